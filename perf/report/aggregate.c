@@ -82,10 +82,29 @@ static int nest(struct aggregate *a, struct aggregate_thread *t, uint32_t id, ui
 	return push(a, t, (struct pending){.row = id, .depth = depth, .ns = ns});
 }
 
-static int count_call(struct aggregate *a, struct aggregate_row *row, const struct op_event *ev,
-		      uint64_t ns)
+/* The time in the call, less compilations in it, which are none of the time of what runs. */
+static uint64_t without_compilations(struct aggregate *a, struct aggregate_thread *t,
+				     const struct op_event *ev, uint64_t ns)
 {
-	uint64_t self = ns > ev->child_ns ? ns - ev->child_ns : 0;
+	uint64_t inside = 0;
+	if (event_is_compilation(ev)) {
+		t->compile_ns += ns;
+		a->totals.compile_ns += ns;
+		a->totals.compilations++;
+		inside = ns;
+	} else if (ev->depth + 1 < AGGREGATE_DEPTH) {
+		inside = t->compiled[ev->depth + 1];
+		t->compiled[ev->depth + 1] = 0;
+		ns -= inside < ns ? inside : ns;
+	}
+	if (ev->depth && ev->depth < AGGREGATE_DEPTH)
+		t->compiled[ev->depth] += inside;
+	return ns;
+}
+
+static int count_call(struct aggregate *a, struct aggregate_row *row, const struct op_event *ev,
+		      uint64_t ns, uint64_t self)
+{
 	row->calls++;
 	if (ev->thrown)
 		row->thrown++;
@@ -98,7 +117,7 @@ static int count_call(struct aggregate *a, struct aggregate_row *row, const stru
 		row->max_ns = ns;
 	a->totals.events++;
 	a->totals.thrown += ev->thrown;
-	a->totals.self_ns += self;
+	a->totals.self_ns += ev->phase == PHASE_COMPILE ? 0 : self;
 	if (row->batches)
 		batches_add(row->batches, a->totals.events + a->totals.passed - 1,
 			    log(ns ? (double)ns : 1));
@@ -180,14 +199,15 @@ int aggregate_add(struct aggregate *a, const struct op_event *ev)
 	}
 	uint64_t ns = ev->end_ns > ev->start_ns ? ev->end_ns - ev->start_ns : 0;
 	uint64_t self = ns > ev->child_ns ? ns - ev->child_ns : 0;
-	t->self_ns += self;
-	t->backward_ns += ev->phase != PHASE_FORWARD ? self : 0;
-	if (a->keys & AGGREGATE_SIDES && ev->phase != PHASE_FORWARD)
+	ns = without_compilations(a, t, ev, ns);
+	t->self_ns += ev->phase == PHASE_COMPILE ? 0 : self;
+	t->backward_ns += phase_is_backward(ev->phase) ? self : 0;
+	if (a->keys & AGGREGATE_SIDES && phase_is_backward(ev->phase))
 		return add_backward(a, ev, ns);
 	int64_t id = aggregate_row_again(a, t, ev);
 	if (id < 0)
 		return -ENOMEM;
-	int r = count_call(a, a->rows[id], ev, ns);
+	int r = count_call(a, a->rows[id], ev, ns, self);
 	r = r ? r : count_rank(a->rows[id], t, self);
 	if (!r && a->keys & (AGGREGATE_SIDES | AGGREGATE_TENSORS))
 		r = aggregate_remember(a, ev->id, (uint32_t)id);
@@ -242,10 +262,10 @@ int aggregate_add_sum(struct aggregate *a, const struct op_sum *sum)
 	a->totals.events += s.calls;
 	a->totals.summed += s.calls;
 	a->totals.thrown += s.thrown;
-	a->totals.self_ns += self;
-	t->self_ns += self;
-	t->backward_ns += s.of.phase != PHASE_FORWARD ? self : 0;
-	if (a->keys & AGGREGATE_SIDES && s.of.phase != PHASE_FORWARD)
+	a->totals.self_ns += s.of.phase == PHASE_COMPILE ? 0 : self;
+	t->self_ns += s.of.phase == PHASE_COMPILE ? 0 : self;
+	t->backward_ns += phase_is_backward(s.of.phase) ? self : 0;
+	if (a->keys & AGGREGATE_SIDES && phase_is_backward(s.of.phase))
 		return add_backward_sum(a, &s);
 	int64_t id = aggregate_row_of(a, &s.of, t->worker, LAUNCH_IN_OP);
 	if (id < 0)
@@ -266,7 +286,8 @@ void aggregate_lost(struct aggregate *a, uint64_t count)
 
 static uint64_t span_of(const struct aggregate_thread *t)
 {
-	return t->last_ns - t->first_ns;
+	const uint64_t ns = t->last_ns - t->first_ns;
+	return ns > t->compile_ns ? ns - t->compile_ns : 0;
 }
 
 /* While other threads run the backward, those that call ops wait for them: they are not in no op.
@@ -304,6 +325,7 @@ void aggregate_totals(const struct aggregate *a, struct aggregate_totals *out)
 	size_t n;
 	uint64_t off;
 	*out = a->totals;
+	out->observed_ns -= out->compile_ns < out->observed_ns ? out->compile_ns : out->observed_ns;
 	out->all_ns = out->observed_ns;
 	struct device *devices = devices_list(a->devices, &n);
 	for (size_t i = 0; i < n; i++)

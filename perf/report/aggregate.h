@@ -202,7 +202,10 @@ struct aggregate_totals {
 	uint64_t all_ns;  /* observed, of all threads */
 	uint64_t self_ns; /* observed time in ops: of all rows, or of the threads that call them and
 			     of the backward that they wait for */
-	uint64_t workers; /* threads that load data for others */
+	/* Compilations of torch.compile, and the time that they took: none of the times above is
+	 * part of it. */
+	uint64_t compilations, compile_ns;
+	uint64_t workers;    /* threads that load data for others */
 	uint64_t workers_ns; /* observed time of these */
 	uint64_t activities, activities_lost;
 	/* unknown: blocks that were freed of which it is not known how large they were */
@@ -215,7 +218,9 @@ struct aggregate_totals {
 static inline uint64_t aggregate_base(const struct aggregate_totals *t,
 				      const struct aggregate_row *row)
 {
-	return row->worker ? t->workers_ns : t->observed_ns;
+	return row->phase == PHASE_COMPILE ? t->compile_ns
+	       : row->worker		   ? t->workers_ns
+					   : t->observed_ns;
 }
 
 struct aggregate;

@@ -53,12 +53,13 @@ uint32_t aggregate_key(struct aggregate_key *k, unsigned keys, const struct op_e
 				AGGREGATE_FUNCTION | AGGREGATE_MODULE | AGGREGATE_TENSORS;
 	struct aggregate_row *r = &k->row;
 	uint32_t len = 0;
-	*r = (struct aggregate_row){.op = keys & AGGREGATE_OP ? ev->op->name : NULL,
-				    .worker = worker,
-				    .rank1 = keys & AGGREGATE_RANK ? ev->rank1 : 0,
-				    .phase = keys & AGGREGATE_PHASE ? ev->phase : 0,
-				    .pid = keys & AGGREGATE_THREAD ? ev->pid : 0,
-				    .tid = keys & AGGREGATE_THREAD ? ev->tid : 0};
+	*r = (struct aggregate_row){
+	    .op = keys & AGGREGATE_OP ? ev->op->name : NULL,
+	    .worker = worker,
+	    .rank1 = keys & AGGREGATE_RANK ? ev->rank1 : 0,
+	    .phase = keys & AGGREGATE_PHASE || ev->phase == PHASE_COMPILE ? ev->phase : 0,
+	    .pid = keys & AGGREGATE_THREAD ? ev->pid : 0,
+	    .tid = keys & AGGREGATE_THREAD ? ev->tid : 0};
 	if (keys & of_ops)
 		r->launch = (uint8_t)launch;
 	else if (keys & AGGREGATE_PHASE && launch != LAUNCH_IN_OP)

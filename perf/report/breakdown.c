@@ -43,11 +43,13 @@ struct breakdown_process {
 	int32_t pid;
 	int32_t tid; /* that trains, see is_of_main; 0: not known */
 	bool is_worker;
-	bool in_data;	       /* the last op was a DataLoader's */
-	uint64_t last_ns;      /* end of the last op of the thread that trains, 0: none */
-	uint64_t step_ns;      /* end of the last step, 0: none */
-	uint64_t inside_ns;    /* end of the last op in the optimizer's step */
-	uint64_t elsewhere_ns; /* of backward nodes of other threads since last_ns */
+	bool in_data;		  /* the last op was a DataLoader's */
+	uint64_t last_ns;	  /* end of the last op of the thread that trains, 0: none */
+	uint64_t step_ns;	  /* end of the last step, 0: none */
+	uint64_t inside_ns;	  /* end of the last op in the optimizer's step */
+	uint64_t compile_ns;	  /* within the op that has not ended, */
+	uint64_t step_compile_ns; /* and in the step: in none of the sums */
+	uint64_t elsewhere_ns;	  /* of backward nodes of other threads since last_ns */
 	struct breakdown_sums pending;
 };
 
@@ -58,6 +60,7 @@ struct breakdown {
 	struct line_time *lines;
 	size_t processes_room, lines_room;
 	struct breakdown_sums whole, steps;
+	uint64_t compilations, compile_ns, compile_steps;
 	uint64_t samples, unknown, python_ns; /* in steps; of these not known where; in no op */
 	struct histogram times;
 	struct arena arena;
@@ -267,10 +270,22 @@ static int tell_step(const struct breakdown *b, const struct breakdown_process *
 	return b->on_step ? b->on_step(b->on_step_arg, &s) : 0;
 }
 
+/* A step that compiled tells nothing of others: leave out what was counted of it. */
+static void leave_out_step(struct breakdown *b, const struct breakdown_process *p)
+{
+	const uint32_t process = (uint32_t)(p - b->processes);
+	for (uint32_t i = 0; i < b->line_ids.used && i < b->lines_room; i++)
+		if (b->lines[i].step == p->seen && b->lines[i].process == process)
+			b->lines[i].pending = 0;
+	b->compile_steps++;
+}
+
 static int end_step(struct breakdown *b, struct breakdown_process *p)
 {
 	int r = 0;
-	if (p->step_ns && p->inside_ns > p->step_ns) {
+	if (p->step_ns && p->inside_ns > p->step_ns && p->step_compile_ns) {
+		leave_out_step(b, p);
+	} else if (p->step_ns && p->inside_ns > p->step_ns) {
 		p->first_ns = p->whole++ ? p->first_ns : p->step_ns;
 		r = histogram_add(&b->times, p->inside_ns - p->step_ns);
 		b->steps.wall_ns += p->inside_ns - p->step_ns;
@@ -280,13 +295,14 @@ static int end_step(struct breakdown *b, struct breakdown_process *p)
 	}
 	p->step_ns = p->inside_ns;
 	p->pending = (struct breakdown_sums){0};
+	p->step_compile_ns = 0;
 	return r;
 }
 
 static void add_elsewhere(struct breakdown_process *p, const struct op_event *ev)
 {
 	uint64_t from = ev->start_ns > p->last_ns ? ev->start_ns : p->last_ns;
-	if (p->last_ns && ev->phase != PHASE_FORWARD && ev->end_ns > from)
+	if (p->last_ns && phase_is_backward(ev->phase) && ev->end_ns > from)
 		p->elsewhere_ns += ev->end_ns - from;
 }
 
@@ -318,7 +334,7 @@ static int add_op(struct breakdown *b, struct breakdown_process *p, const struct
 {
 	uint64_t end = ev->end_ns > ev->start_ns ? ev->end_ns : ev->start_ns;
 	enum breakdown_part part = m->part;
-	if (part == BREAKDOWN_FORWARD && ev->phase != PHASE_FORWARD)
+	if (part == BREAKDOWN_FORWARD && phase_is_backward(ev->phase))
 		part = BREAKDOWN_BACKWARD;
 	b->loads_itself |= m->loads;
 	see_step(p, m, ev);
@@ -329,12 +345,16 @@ static int add_op(struct breakdown *b, struct breakdown_process *p, const struct
 	if (ev->start_ns > p->last_ns)
 		count_gap(b, p, m, part, ev->start_ns - p->last_ns);
 	p->elsewhere_ns = 0;
-	count(b, p, part, end - ev->start_ns);
+	uint64_t ns = end - ev->start_ns, compiled = p->compile_ns < ns ? p->compile_ns : ns;
+	p->step_compile_ns += p->compile_ns;
+	p->compile_ns = 0;
+	count(b, p, part, ns - compiled);
 	if (part == BREAKDOWN_DATA)
-		count_line(b, p, m->data_line, end - ev->start_ns);
+		count_line(b, p, m->data_line, ns - compiled);
 	p->in_data = part == BREAKDOWN_DATA;
 	if (end > p->last_ns) {
-		b->whole.wall_ns += end - p->last_ns;
+		ns = end - p->last_ns;
+		b->whole.wall_ns += ns > compiled ? ns - compiled : 0;
 		p->last_ns = end;
 	}
 	if (p->steps.inside)
@@ -342,11 +362,27 @@ static int add_op(struct breakdown *b, struct breakdown_process *p, const struct
 	return r;
 }
 
+/* Before the op that encloses it comes, or itself as an outermost op. */
+static void add_compilation(struct breakdown *b, struct breakdown_process *p,
+			    const struct op_event *ev)
+{
+	uint64_t ns = ev->end_ns > ev->start_ns ? ev->end_ns - ev->start_ns : 0;
+	b->compilations++;
+	b->compile_ns += ns;
+	if (!p->tid || ev->tid == p->tid)
+		p->compile_ns += ns;
+}
+
 int breakdown_add(struct breakdown *b, const struct op_event *ev)
 {
-	if (ev->depth)
+	const bool compiles = event_is_compilation(ev);
+	if (ev->depth && !compiles)
 		return 0;
 	struct breakdown_process *p = process_of(b, ev);
+	if (p && compiles)
+		add_compilation(b, p, ev);
+	if (p && ev->depth)
+		return 0;
 	const struct stack_memo *m = p ? memo_of(b, ev) : NULL;
 	if (!m)
 		return -ENOMEM;
@@ -407,7 +443,10 @@ void breakdown_get(const struct breakdown *b, struct breakdown_result *out)
 	*out = (struct breakdown_result){.steps = b->times.count,
 					 .median_ns = histogram_quantile(&b->times, 0.5),
 					 .p99_ns = histogram_quantile(&b->times, 0.99),
-					 .loads_itself = b->loads_itself};
+					 .loads_itself = b->loads_itself,
+					 .compilations = b->compilations,
+					 .compile_ns = b->compile_ns,
+					 .compile_steps = b->compile_steps};
 	const struct breakdown_sums *sums = out->steps ? &b->steps : &b->whole;
 	out->wall_ns = sums->wall_ns;
 	memcpy(out->parts, sums->parts, sizeof(out->parts));

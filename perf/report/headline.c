@@ -132,7 +132,7 @@ size_t headline_most(const struct aggregate *a, size_t offset, const struct aggr
 	const struct aggregate_row *const *rows = aggregate_rows(a, &n);
 	for (size_t i = 0; i < n; i++) {
 		size_t at = found;
-		if (rows[i]->worker || !ns_at(rows[i], offset))
+		if (rows[i]->worker || rows[i]->phase == PHASE_COMPILE || !ns_at(rows[i], offset))
 			continue;
 		while (at && ns_at(most[at - 1], offset) < ns_at(rows[i], offset))
 			at--;
@@ -209,6 +209,39 @@ static void add_ranks(struct table *t, const struct aggregate_row *const *rows, 
 		table_line(t, line.text);
 }
 
+/* The line of most of the time of compilations; NULL: rows are not by line. */
+static const struct aggregate_row *most_compiled(const struct aggregate *a)
+{
+	size_t n;
+	const struct aggregate_row *const *rows = aggregate_rows(a, &n), *most = NULL;
+	for (size_t i = 0; i < n; i++)
+		if (rows[i]->phase == PHASE_COMPILE && rows[i]->file && rows[i]->op &&
+		    !strncmp(rows[i]->op, "dynamo::", 8) &&
+		    (!most || rows[i]->total_ns > most->total_ns))
+			most = rows[i];
+	return most;
+}
+
+static void add_compilations(struct table *t, const struct aggregate *a,
+			     const struct breakdown_result *b, const struct report_opts *opts,
+			     const struct file_names *files)
+{
+	const struct aggregate_row *most = most_compiled(a);
+	struct headline_line line = headline_line(opts);
+	char ns[32], n[40], steps[40], at[256] = "";
+	if (!b->compilations)
+		return;
+	headline_add(&line, "compiling took %s, in %s%s%s", text_ns(ns, sizeof(ns), b->compile_ns),
+		     text_counted(n, sizeof(n), b->compilations, "compilation"),
+		     most && b->compilations > 1 ? ", most" : "",
+		     most ? headline_where(at, sizeof(at), most, files) : "");
+	if (b->compile_steps)
+		headline_add(&line, "; with %s that compiled",
+			     text_counted(steps, sizeof(steps), b->compile_steps, "step"));
+	headline_add(&line, ", it is in none of the other figures");
+	table_line(t, line.text);
+}
+
 /* What of the time of the host is to be told: less where a device is busy, for which it may wait.
  */
 static void add_lines(struct table *t, const struct breakdown_result *b, const struct aggregate *a,
@@ -222,6 +255,8 @@ static void add_lines(struct table *t, const struct breakdown_result *b, const s
 	bool waits = b && add_longest(t, b, files, true);
 	if (b)
 		add_steps(t, b, opts);
+	if (b)
+		add_compilations(t, a, b, opts, files);
 	if (totals.activities)
 		is_busy = !headline_devices(t, a, opts, b ? opts->breakdown : NULL);
 	if (b && !waits && !is_busy)

@@ -88,6 +88,7 @@ struct pending {
 	uint64_t ns;	/* their share of the row's total_ns */
 };
 
+enum { AGGREGATE_DEPTH = 64 };
 struct aggregate_thread {
 	int32_t pid;
 	int32_t rank_at; /* index of its rank; -1: not known */
@@ -95,7 +96,11 @@ struct aggregate_thread {
 	bool worker, has_stack;
 	uint64_t first_ns, last_ns;
 	uint64_t self_ns, backward_ns; /* self times of its ops; of those in the backward */
-	struct pending *pending;       /* in ascending order of depth */
+	uint64_t compile_ns;
+	/* By depth: of finished ops whose caller has not ended, what of their time was compiling.
+	 */
+	uint64_t compiled[AGGREGATE_DEPTH];
+	struct pending *pending; /* in ascending order of depth */
 	uint32_t npending, pending_size;
 	struct flops_nest flops;
 };

@@ -73,7 +73,7 @@ static void add_calls(struct table *t, const struct kernel_row *r, const struct 
 static void add_source(struct table *t, const struct kernel_source *s,
 		       const struct file_names *files)
 {
-	static const char *const phases[PHASES] = {"", "backward ", "recomputed "};
+	static const char *const phases[PHASES] = {"", "backward ", "recomputed ", "compiling "};
 	char text[512], line[256] = "";
 	if (s->file)
 		snprintf(line, sizeof(line), " %s:%" PRId32, file_names_short(files, s->file),

@@ -84,7 +84,7 @@ static int add_rows(struct module_tree *t, const struct module_row *rows, size_t
 		if (id < 0)
 			return -ENOMEM;
 		uint64_t *own = t->list[id].own;
-		own[r->phase == PHASE_FORWARD ? MODULE_FORWARD : MODULE_BACKWARD] += r->self_ns;
+		own[phase_is_backward(r->phase) ? MODULE_BACKWARD : MODULE_FORWARD] += r->self_ns;
 		own[MODULE_DEVICES] += r->device_ns;
 		own[MODULE_CALLS] += r->calls;
 	}

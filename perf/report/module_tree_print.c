@@ -42,8 +42,8 @@ static int compare(const struct module_node *a, const struct module_node *b, con
 	return c ? c : longest_first(time_of(a), time_of(b));
 }
 
-/* The tree of the rows of an aggregate, less those of threads that load data; NULL without memory.
- */
+/* The tree of the rows of an aggregate, less those of threads that load data and of
+ * compilations; NULL without memory. */
 static struct module_tree *tree_of(const struct aggregate *a)
 {
 	size_t n, used = 0;
@@ -54,7 +54,7 @@ static struct module_tree *tree_of(const struct aggregate *a)
 	for (size_t i = 0; i < n; i++) {
 		const struct aggregate_row *r = rows[i];
 		const char *launch = report_launch_text(r->launch);
-		if (!r->worker)
+		if (!r->worker && r->phase != PHASE_COMPILE)
 			list[used++] = (struct module_row){.path = launch ? launch : r->module,
 							   .phase = (enum op_phase)r->phase,
 							   .calls = r->calls,

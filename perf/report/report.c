@@ -93,12 +93,14 @@ enum report_part {
 	CALLED_IN_BACKWARD,
 	WORKERS,
 	NO_LAUNCH,
+	COMPILING,
 	PARTS
 };
 
 static enum report_part part_of(const struct aggregate_row *r)
 {
-	return r->worker		     ? WORKERS
+	return r->phase == PHASE_COMPILE     ? COMPILING
+	       : r->worker		     ? WORKERS
 	       : r->launch && !r->op	     ? NO_LAUNCH
 	       : r->phase == PHASE_RECOMPUTE ? RECOMPUTED
 	       : r->phase == PHASE_FORWARD   ? FORWARD_OPS
@@ -176,6 +178,7 @@ static const char *part_title(const struct aggregate_row *r, bool is_first)
 	    [CALLED_IN_BACKWARD] = "called by Python code that ran in the backward",
 	    [WORKERS] = "workers, which load the data, in percent of their own time",
 	    [NO_LAUNCH] = "launched in no op that is known",
+	    [COMPILING] = "while torch.compile compiled, in percent of that time",
 	};
 	enum report_part part = part_of(r);
 	return part == BACKWARD_OF_LINES && is_first ? "backward" : titles[part];

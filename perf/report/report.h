@@ -45,6 +45,9 @@ struct breakdown_result {
 	 * waited. 0 without enough of them. */
 	uint64_t python_ns;
 	bool loads_itself; /* the thread loads its data itself: no workers */
+	/* Compilations on the threads that train, which are in none of the figures above; and the
+	 * steps with some, which are not among `steps`. */
+	uint64_t compilations, compile_ns, compile_steps;
 };
 
 /* The whole steps of one process, which follow each other. */

@@ -62,6 +62,9 @@ static void json_steps(struct json_out *j, const struct breakdown_result *b)
 	json_u64(j, "wall_ns", b->wall_ns);
 	for (int i = 0; i < BREAKDOWN_PARTS; i++)
 		json_u64(j, names[i], b->parts[i]);
+	json_u64(j, "compilations", b->compilations);
+	json_u64(j, "compile_ns", b->compile_ns);
+	json_u64(j, "compile_steps", b->compile_steps);
 	if (b->python_ns)
 		json_u64(j, "python_ns", b->python_ns);
 	else

@@ -254,9 +254,12 @@ static const struct py_stack *stack_or_none(const struct trace_defs *d, struct i
 	return in->bad || !n ? NULL : d->stacks[n - 1];
 }
 
-static enum op_phase phase_of(bool backward, bool recompute)
+static enum op_phase phase_of(bool backward, bool recompute, bool compile)
 {
-	return recompute ? PHASE_RECOMPUTE : backward ? PHASE_BACKWARD : PHASE_FORWARD;
+	return compile	   ? PHASE_COMPILE
+	       : recompute ? PHASE_RECOMPUTE
+	       : backward  ? PHASE_BACKWARD
+			   : PHASE_FORWARD;
 }
 
 /* Everything in *ev except its values. */
@@ -309,8 +312,9 @@ static void decode_tail(const struct trace_defs *d, struct in *in, struct op_eve
 {
 	if (in->bad || in->p == in->end)
 		return;
-	if (in_b(in))
-		ev->phase = PHASE_RECOMPUTE;
+	uint8_t phase = in_b(in);
+	if (phase)
+		ev->phase = phase == 1 ? PHASE_RECOMPUTE : PHASE_COMPILE;
 	ev->backward_of = in->p < in->end ? stack_or_none(d, in) : NULL;
 }
 
@@ -367,7 +371,7 @@ int trace_decode_sum(const struct trace_defs *d, struct in *in, struct op_sum *o
 	out->of.op = d->ops[op];
 	out->of.pid = d->threads[thread]->pid;
 	out->of.tid = d->threads[thread]->tid;
-	out->of.phase = phase_of(flags & SUM_BACKWARD, flags & SUM_RECOMPUTE);
+	out->of.phase = phase_of(flags & SUM_BACKWARD, flags & SUM_RECOMPUTE, flags & SUM_COMPILE);
 	out->of.start_ns = start_ns;
 	out->of.end_ns = start_ns + span_ns;
 	return 1;
@@ -403,7 +407,8 @@ int trace_decode_activity(const struct trace_defs *d, struct in *in, uint64_t la
 	out->of.op = flags & ACTIVITY_HAS_OP ? d->ops[op] : NULL;
 	out->of.pid = d->threads[thread]->pid;
 	out->of.tid = d->threads[thread]->tid;
-	out->of.phase = phase_of(flags & ACTIVITY_BACKWARD, flags & ACTIVITY_RECOMPUTE);
+	out->of.phase = phase_of(flags & ACTIVITY_BACKWARD, flags & ACTIVITY_RECOMPUTE,
+				 flags & ACTIVITY_COMPILE);
 	return 1;
 }
 
@@ -444,7 +449,7 @@ int trace_decode_sample(const struct trace_defs *d, struct in *in, uint64_t last
 	uint32_t op = flags & SAMPLE_HAS_OP ? in_below(in, d->nops) : 0;
 	out->python = flags & SAMPLE_HAS_PYTHON ? stack_at(d, in) : NULL;
 	out->native = flags & SAMPLE_HAS_NATIVE ? stack_at(d, in) : NULL;
-	out->phase = phase_of(flags & SAMPLE_BACKWARD, flags & SAMPLE_RECOMPUTE);
+	out->phase = phase_of(flags & SAMPLE_BACKWARD, flags & SAMPLE_RECOMPUTE, false);
 	out->mismatched = flags & SAMPLE_MISMATCHED;
 	out->in_kernel = flags & SAMPLE_IN_KERNEL;
 	if (in->bad || out->weight > INT64_MAX)

@@ -64,11 +64,12 @@ static void put_tail(struct out *o, const struct op_event *ev, const struct even
 		     bool has_stats)
 {
 	o->end += TAIL_MAX;
-	if (ev->phase != PHASE_RECOMPUTE && r->backward_of < 0)
+	const uint8_t phase = ev->phase >= PHASE_RECOMPUTE ? ev->phase - PHASE_BACKWARD : 0;
+	if (!phase && r->backward_of < 0)
 		return;
 	if (!has_stats)
 		out_u(o, 0);
-	out_b(o, ev->phase == PHASE_RECOMPUTE);
+	out_b(o, phase);
 	out_u(o, (uint64_t)(r->backward_of + 1));
 }
 
@@ -99,7 +100,7 @@ static int find_refs(struct trace_file *w, const struct op_event *ev, struct eve
 
 static uint8_t event_flags(const struct op_event *ev, const struct event_refs *r)
 {
-	return (uint8_t)((ev->phase != PHASE_FORWARD ? EVENT_BACKWARD : 0) |
+	return (uint8_t)((phase_is_backward(ev->phase) ? EVENT_BACKWARD : 0) |
 			 (ev->thrown ? EVENT_THROWN : 0) | (ev->end_ns ? EVENT_ENDED : 0) |
 			 (ev->parent ? EVENT_HAS_PARENT : 0) |
 			 (ev->forward_id ? EVENT_HAS_FORWARD_ID : 0) |
@@ -195,8 +196,9 @@ int trace_file_lost(struct trace_file *w, uint64_t time_ns, uint64_t count)
 
 static uint8_t sum_flags(const struct op_sum *s, const struct event_refs *r)
 {
-	return (uint8_t)((s->of.phase != PHASE_FORWARD ? SUM_BACKWARD : 0) |
+	return (uint8_t)((phase_is_backward(s->of.phase) ? SUM_BACKWARD : 0) |
 			 (s->of.phase == PHASE_RECOMPUTE ? SUM_RECOMPUTE : 0) |
+			 (s->of.phase == PHASE_COMPILE ? SUM_COMPILE : 0) |
 			 (r->stack >= 0 ? SUM_HAS_STACK : 0) | (r->where >= 0 ? SUM_HAS_WHERE : 0) |
 			 (s->nested ? SUM_NESTED : 0) | (s->again ? SUM_AGAIN : 0));
 }
@@ -239,8 +241,9 @@ int trace_file_sum(struct trace_file *w, const struct op_sum *s)
 
 static uint8_t activity_flags(const struct activity *a)
 {
-	return (uint8_t)((a->of.phase != PHASE_FORWARD ? ACTIVITY_BACKWARD : 0) |
+	return (uint8_t)((phase_is_backward(a->of.phase) ? ACTIVITY_BACKWARD : 0) |
 			 (a->of.phase == PHASE_RECOMPUTE ? ACTIVITY_RECOMPUTE : 0) |
+			 (a->of.phase == PHASE_COMPILE ? ACTIVITY_COMPILE : 0) |
 			 (a->of.op ? ACTIVITY_HAS_OP : 0) |
 			 (a->launched_ns ? ACTIVITY_LAUNCHED : 0) |
 			 (a->in_graph ? ACTIVITY_IN_GRAPH : 0));
@@ -419,7 +422,7 @@ static int find_sample_refs(struct trace_file *w, const struct sample *s, struct
 
 static uint8_t sample_flags(const struct sample *s, const struct sample_refs *r)
 {
-	return (uint8_t)((s->phase != PHASE_FORWARD ? SAMPLE_BACKWARD : 0) |
+	return (uint8_t)((phase_is_backward(s->phase) ? SAMPLE_BACKWARD : 0) |
 			 (s->phase == PHASE_RECOMPUTE ? SAMPLE_RECOMPUTE : 0) |
 			 (s->in_kernel ? SAMPLE_IN_KERNEL : 0) |
 			 (s->mismatched ? SAMPLE_MISMATCHED : 0) |

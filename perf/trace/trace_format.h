@@ -43,8 +43,9 @@
  *             u stack (if EVENT_HAS_STACK),
  *             u where stack (if EVENT_HAS_WHERE, else the same as stack),
  *             u nargs, u nresults, values, statistics (which may be missing),
- *             b recompute, u backward of + 1 (stack; 0: none); both may be missing: 0. An event of
- *             a recomputation also has EVENT_BACKWARD, for readers that do not know it.
+ *             b phase, u backward of + 1 (stack; 0: none); both may be missing: 0. The phase is 1
+ *             of a recomputation, which also has EVENT_BACKWARD, 2 of what runs in a compilation
+ *             of torch.compile; 0: as EVENT_BACKWARD says.
  *             "previous": of the previous EVENT in the same block, 0 for the first; its time is
  *             its end, or its start if it has not ended.
  *     LOST    u time (CLOCK_MONOTONIC ns), u number of events lost, u how many of these the next
@@ -204,6 +205,7 @@ enum {
 	ACTIVITY_HAS_OP = 1 << 2,
 	ACTIVITY_LAUNCHED = 1 << 3, /* the time is known */
 	ACTIVITY_IN_GRAPH = 1 << 4,
+	ACTIVITY_COMPILE = 1 << 5,
 };
 
 enum {
@@ -213,6 +215,7 @@ enum {
 	SUM_HAS_WHERE = 1 << 3,
 	SUM_NESTED = 1 << 4, /* struct op_sum */
 	SUM_AGAIN = 1 << 5,
+	SUM_COMPILE = 1 << 6,
 };
 
 enum {

@@ -46,7 +46,7 @@ struct trace_item {
 		struct op_sum sum; /* ops and stacks are valid until close */
 		struct {
 			uint64_t time_ns, count;
-		} lost;			    /* also of SAMPLES_LOST and ACTIVITIES_LOST */
+		} lost; /* also of SAMPLES_LOST and ACTIVITIES_LOST */
 		struct work_done done;
 		struct activity activity;   /* what it points to is valid until close */
 		struct memory_event memory; /* the same */

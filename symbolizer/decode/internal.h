@@ -97,6 +97,36 @@ void after_node_entry(struct after_node *a, uint64_t seq);
  * calls, as the node is. False: it is not certain that it works on what the node returned. */
 bool after_node_locate(const struct after_node *a, struct op_event *op);
 
+/* Compilations of torch.compile. */
+
+enum compilation_kind {
+	COMPILATION_NONE,
+	COMPILATION_FORWARD,
+	COMPILATION_BACKWARD,
+	COMPILATION_KINDS,
+};
+
+/* Of one thread; zero-initialise. */
+struct compilation {
+	uint64_t made_seq; /* hit.seq of the last constructor */
+	uint8_t made_kind; /* what that counter is of */
+	/* By kind, the address of what is counted, which is the same for all counters of one name
+	 * and lasts as long as the process; 0: not known. */
+	uint64_t counter[COMPILATION_KINDS];
+	uint64_t running; /* that of the compilation that runs; 0: none does */
+	unsigned nested;  /* more of the kind within it */
+	uint16_t level;	  /* its place among the open ops; set by its user */
+};
+
+/* A hit of a constructor. */
+void compilation_counter(struct compilation *c, const struct hit *h, const struct items *it);
+
+/* A counter starts: what begins with it, COMPILATION_NONE if it is no compilation. */
+enum compilation_kind compilation_starts(struct compilation *c, const struct items *it);
+
+/* A counter stops: whether the compilation ends with it, which is then still running for `c`. */
+bool compilation_stops(struct compilation *c, const struct items *it);
+
 /* A queue of records, in order of arrival. */
 
 /* Zero-initialise. The records lie at data[0 .. len); their sizes are multiples of 8. */

@@ -15,6 +15,7 @@ struct decoder_thread {
 	struct hit_fragments parts;
 	struct open_op *open[OPEN_MAX];
 	struct after_node after;
+	struct compilation compilation;
 	struct open_op grads; /* ROLE_GRADS, kept apart from the nesting of ops; seq 0: not open */
 };
 
@@ -37,6 +38,8 @@ static struct decoder_thread *thread_of(struct decoder *d, const struct hit *h)
 static void close_op(struct decoder *d, struct decoder_thread *t, uint64_t end_ns, bool thrown)
 {
 	struct open_op *o = t->open[--t->nopen];
+	if (t->compilation.running && t->nopen == t->compilation.level)
+		t->compilation.running = 0;
 	o->ev.end_ns = end_ns;
 	o->ev.thrown = thrown;
 	if (end_ns && t->nopen)
@@ -53,6 +56,20 @@ static void close_above(struct decoder *d, struct decoder_thread *t, unsigned de
 	bool lost = h->flags & HIT_GAP;
 	while (t->nopen > depth)
 		close_op(d, t, lost ? 0 : h->ts, !lost);
+}
+
+/* The number of open ops around the hit, of which no engine counts a compilation. */
+static unsigned depth_of(const struct decoder_thread *t, const struct hit *h)
+{
+	return h->depth + (t->compilation.running && h->depth >= t->compilation.level);
+}
+
+/* After a gap it may have ended. */
+static void close_to(struct decoder *d, struct decoder_thread *t, const struct hit *h)
+{
+	if (h->flags & HIT_GAP && t->compilation.running)
+		close_above(d, t, t->compilation.level, h);
+	close_above(d, t, depth_of(t, h), h);
 }
 
 static struct open_op *push_op(struct decoder *d, struct decoder_thread *t, const struct hit *h)
@@ -72,7 +89,9 @@ static struct open_op *push_op(struct decoder *d, struct decoder_thread *t, cons
 	    .pid = d->procs[h->proc].target->pid,
 	    .tid = (int32_t)h->tid,
 	    .depth = t->nopen,
-	    .phase = h->flags & HIT_BACKWARD ? PHASE_BACKWARD : PHASE_FORWARD,
+	    .phase = t->compilation.running    ? PHASE_COMPILE
+		     : h->flags & HIT_BACKWARD ? PHASE_BACKWARD
+					       : PHASE_FORWARD,
 	};
 	o->ev.held = h->flags & HIT_STOPPED;
 	o->seq = h->seq;
@@ -111,7 +130,7 @@ static uint32_t frames_outside(const struct open_op *o)
  * node `up`, which encloses it; not if Python code in between has called the engine. */
 static bool is_backward_of(const struct open_op *up, uint32_t outside)
 {
-	return up && up->ev.phase != PHASE_FORWARD && frames_outside(up) == outside;
+	return up && phase_is_backward(up->ev.phase) && frames_outside(up) == outside;
 }
 
 /* The stack of the forward op in whose backward `up` runs. */
@@ -159,7 +178,7 @@ static enum op_phase own_phase(const struct open_op *o)
  * the engine in between; or that of the node on whose results the engine works. */
 static void locate(struct open_op *o, const struct open_op *up, const struct after_node *after)
 {
-	bool is_inside = up && up->ev.phase != PHASE_FORWARD;
+	bool is_inside = up && phase_is_backward(up->ev.phase);
 	o->ev.where_stack = NULL;
 	if (o->own && !is_node(o)) {
 		o->ev.where_stack = o->ev.stack;
@@ -188,7 +207,7 @@ static bool is_of_engine(const struct open_op *o)
 static void on_entry(struct decoder *d, struct target *t, struct decoder_thread *th,
 		     const struct hit *h, const struct items *it)
 {
-	close_above(d, th, h->depth, h);
+	close_to(d, th, h);
 	const struct open_op *up = th->nopen ? th->open[th->nopen - 1] : NULL;
 	struct open_op *o = push_op(d, th, h);
 	if (!o) {
@@ -198,7 +217,9 @@ static void on_entry(struct decoder *d, struct target *t, struct decoder_thread 
 	o->probe = &t->ops->ops[h->op];
 	o->ev.op = target_identify(t, o->probe, it, &o->reg);
 	set_stack(t, o, up, it, h->ts);
-	o->ev.where_stack = o->ev.stack;
+	o->ev.where_stack = o->ev.phase == PHASE_COMPILE
+				? th->open[th->compilation.level]->ev.where_stack
+				: o->ev.stack;
 	if (o->ev.phase == PHASE_FORWARD && is_of_engine(o))
 		o->ev.phase = PHASE_BACKWARD;
 	if (o->ev.phase == PHASE_BACKWARD && !(is_node(o) && open_op_tie(t, o, it)))
@@ -206,6 +227,71 @@ static void on_entry(struct decoder *d, struct target *t, struct decoder_thread 
 	open_op_args(t, o, it, h->flags & HIT_LEAN);
 	if (d->start_fn)
 		d->start_fn(&o->ev, d->arg);
+}
+
+static const struct op_desc *described(const struct target *t, enum compilation_kind kind)
+{
+	uint8_t role = kind == COMPILATION_FORWARD ? ROLE_COUNTER_START : ROLE_COUNTER_STOP;
+	uint32_t i = 0;
+	while (i < t->ops->n && t->ops->ops[i].role != role)
+		i++;
+	return i < t->ops->n ? &t->ops->ops[i].desc : NULL;
+}
+
+/* A compilation becomes an op around those that run in it. */
+static void on_start(struct decoder *d, struct target *t, struct decoder_thread *th,
+		     const struct hit *h, const struct items *it)
+{
+	close_to(d, th, h);
+	const unsigned level = th->nopen;
+	const struct open_op *up = level ? th->open[level - 1] : NULL;
+	enum compilation_kind kind = compilation_starts(&th->compilation, it);
+	const struct op_desc *desc = kind ? described(t, kind) : NULL;
+	struct open_op *o = desc ? push_op(d, th, h) : NULL;
+	if (!o) {
+		th->compilation.running = kind ? 0 : th->compilation.running;
+		return;
+	}
+	th->compilation.level = (uint16_t)level;
+	o->probe = &t->ops->ops[h->op];
+	o->reg = NULL;
+	o->ev.op = desc;
+	set_stack(t, o, up, it, h->ts);
+	/* That of a backward runs in its node, and has no line of the user's. */
+	o->ev.where_stack =
+	    up && phase_is_backward(up->ev.phase) ? up->ev.where_stack : o->ev.stack;
+	if (d->start_fn)
+		d->start_fn(&o->ev, d->arg);
+}
+
+static void on_stop(struct decoder *d, struct decoder_thread *th, const struct hit *h,
+		    const struct items *it)
+{
+	if (!compilation_stops(&th->compilation, it))
+		return;
+	close_above(d, th, th->compilation.level + 1U, h);
+	close_op(d, th, h->ts, false);
+}
+
+/* Of the hits of start and stop the entries count. */
+static bool on_counter(struct decoder *d, struct target *t, struct decoder_thread *th,
+		       const struct hit *h, const struct items *it)
+{
+	switch (t->ops->ops[h->op].role) {
+	case ROLE_COUNTER:
+		compilation_counter(&th->compilation, h, it);
+		return true;
+	case ROLE_COUNTER_START:
+		if (h->kind == HIT_ENTRY)
+			on_start(d, t, th, h, it);
+		return true;
+	case ROLE_COUNTER_STOP:
+		if (h->kind == HIT_ENTRY)
+			on_stop(d, th, h, it);
+		return true;
+	default:
+		return false;
+	}
 }
 
 /* The first item of that kind, if it has so many bytes; NULL: none. */
@@ -247,6 +333,14 @@ static void on_exit_hit(struct decoder *d, struct target *t, struct decoder_thre
 	close_op(d, th, h->ts, false);
 }
 
+/* What was summed up may have been its end. */
+static void forget_compilation(struct decoder *d, const struct hit *h)
+{
+	struct decoder_thread *th = thread_of(d, h);
+	while (th && th->compilation.running)
+		close_op(d, th, 0, false);
+}
+
 /* The process can write anything there, and may have ended in the middle of it. */
 static void settle_counts(struct sum_counts *c)
 {
@@ -271,6 +365,11 @@ static void on_sum(struct decoder *d, struct target *t, const struct hit *h)
 	}
 	if (o.probe->role == ROLE_DONE) /* of which it was the end is not known */
 		return;
+	if (o.probe->role == ROLE_COUNTER || o.probe->role == ROLE_COUNTER_START ||
+	    o.probe->role == ROLE_COUNTER_STOP) {
+		forget_compilation(d, h);
+		return;
+	}
 	settle_counts(&c);
 	o.ev.op = target_identify(t, o.probe, &it, &o.reg);
 	o.ev.phase = h->flags & HIT_BACKWARD ? PHASE_BACKWARD : PHASE_FORWARD;
@@ -342,7 +441,7 @@ static void on_grads(struct decoder *d, struct target *t, struct decoder_thread 
 		     const struct hit *h, const struct items *it)
 {
 	if (h->kind == HIT_ENTRY) {
-		close_above(d, th, h->depth, h);
+		close_to(d, th, h);
 		on_grads_entry(t, &th->grads, h, it);
 	} else {
 		on_grads_exit(d, t, &th->grads, h, it);
@@ -391,6 +490,8 @@ static void on_op(struct decoder *d, struct target *t, const struct hit *h)
 		on_grads(d, t, th, h, &it);
 	else if (t->ops->ops[h->op].role == ROLE_DONE)
 		on_done(d, t, h, &it);
+	else if (on_counter(d, t, th, h, &it))
+		return;
 	else if (h->kind == HIT_ENTRY)
 		on_entry(d, t, th, h, &it);
 	else

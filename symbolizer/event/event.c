@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-const char *const op_phase_names[PHASES] = {"forward", "backward", "recompute"};
+const char *const op_phase_names[PHASES] = {"forward", "backward", "recompute", "compile"};
 
 static bool is_of_file(const struct py_frame *f, const char *end)
 {
@@ -27,6 +27,13 @@ bool py_frame_runs_backward(const struct py_frame *f)
 		return !strcmp(f->function, "_engine_run_backward");
 	return is_of_file(f, "/torch/autograd/__init__.py") &&
 	       (!strcmp(f->function, "backward") || !strcmp(f->function, "grad"));
+}
+
+bool event_is_compilation(const struct op_event *ev)
+{
+	static const char prefix[] = "dynamo::compile_";
+	return ev->phase == PHASE_COMPILE && ev->op &&
+	       !strncmp(ev->op->name, prefix, sizeof(prefix) - 1);
 }
 
 enum op_phase py_stack_backward_phase(const struct py_stack *s)

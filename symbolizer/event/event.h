@@ -163,10 +163,17 @@ struct py_stack {
 /* The backward is what autograd's engine runs, and what a node runs that Python calls.
  * PHASE_RECOMPUTE is the forward of a checkpoint, run again: an op (not a node) in the backward,
  * with a frame of torch/utils/checkpoint.py among the Python frames between it and what called the
- * engine. */
-enum op_phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_RECOMPUTE, PHASES };
+ * engine. PHASE_COMPILE is neither: a compilation of torch.compile (event_is_compilation), and what
+ * runs in it. */
+enum op_phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_RECOMPUTE, PHASE_COMPILE, PHASES };
 
-/* "forward", "backward", "recompute". */
+/* Whether a phase is of the backward. */
+static inline bool phase_is_backward(int phase)
+{
+	return phase == PHASE_BACKWARD || phase == PHASE_RECOMPUTE;
+}
+
+/* "forward", "backward", "recompute", "compile". */
 extern const char *const op_phase_names[PHASES];
 
 struct op_event {
@@ -261,8 +268,12 @@ const struct op_desc *activity_op(const struct activity *a);
  * and not that of a forward op. */
 static inline bool event_is_called_in_backward(const struct op_event *ev)
 {
-	return ev->phase != PHASE_FORWARD && ev->where_stack && ev->where_stack == ev->stack;
+	return phase_is_backward(ev->phase) && ev->where_stack && ev->where_stack == ev->stack;
 }
+
+/* Whether it is a compilation itself: of a frame (dynamo::compile_forward), or of a backward when
+ * it is needed first (dynamo::compile_backward). They are not nested. */
+bool event_is_compilation(const struct op_event *ev);
 
 /* Whether the frame is of torch/utils/checkpoint.py. */
 bool py_frame_is_checkpoint(const struct py_frame *f);

@@ -27,8 +27,8 @@ struct build {
 	struct found *found;
 	size_t nfound, room;
 	uint8_t file; /* the file being read */
-	bool jumps;   /* sites are windows, of libtorch_cpu alone */
-	struct windows_ops windows;
+	bool jumps;   /* sites are windows, of libtorch_cpu and libc10 alone */
+	struct windows_ops windows[OPS_FILES];
 	bool *planned; /* lazy tables: by op, whether it is planned */
 };
 
@@ -47,6 +47,10 @@ int ops_plan_one(struct build *b, uint32_t i, struct func_facts *facts);
 
 /* Find parseSchema and, from its mangled name, the ABI of strings. Must precede the planning. */
 void ops_find_parse_schema(struct build *b);
+
+/* For windows_ops.is_shared, of a function of which another name does the same: constructors have
+ * two (Itanium C++ ABI, 5.1.4.3). False. */
+bool ops_is_not_shared(void *arg, uint64_t start, size_t len);
 
 /* For jumps: fill the table's `step`. 0 or -ENOMEM. */
 int ops_find_steps(struct build *b);

@@ -237,7 +237,7 @@ static int open_files(struct build *b, const struct ops_file *files, struct err 
 		b->t->path[i] = strdup(files[i].path);
 		r = b->t->path[i] ? 0 : err_set(e, -ENOMEM, "out of memory");
 		r = r ? r : elf_file_open_fd(files[i].fd, files[i].path, &b->elf[i], e);
-		if (!r && i != OPS_C10 && callees_open(b->elf[i], &b->callees[i]))
+		if (!r && callees_open(b->elf[i], &b->callees[i]))
 			r = err_set(e, -ENOMEM, "out of memory");
 		if (!r)
 			elf_file_drop(b->elf[i]);
@@ -265,8 +265,10 @@ int op_table_load(const struct ops_file files[OPS_FILES], enum ops_kind kind, st
 		return err_set(e, -ENOMEM, "out of memory");
 	struct build b = {.t = t, .jumps = kind == OPS_JUMPS};
 	int r = open_files(&b, files, e);
-	if (!r && b.jumps && callees_windows_ops(b.callees[OPS_CPU], &b.windows))
-		r = err_set(e, -ENOMEM, "out of memory");
+	for (unsigned i = 0; i < OPS_FILES && !r && b.jumps; i++)
+		if (i != OPS_PYTHON && b.callees[i] &&
+		    callees_windows_ops(b.callees[i], &b.windows[i]))
+			r = err_set(e, -ENOMEM, "out of memory");
 	r = r ? r : build_table(&b, lazy, e);
 	for (unsigned i = 0; i < OPS_FILES; i++) {
 		t->elf[i] = b.elf[i];

@@ -99,6 +99,12 @@ enum probe_role {
 	ROLE_GRADS,    /* torch::autograd::validate_outputs: finalises a node's results */
 	ROLE_WAIT,     /* c10d::Work::wait: a thread waits for a collective */
 	ROLE_DONE,     /* c10d::Work::finish: a collective is done */
+	/* c10::monitor::WaitCounterHandle, its constructor, start and stop: what is waited for has
+	 * the counter's name, of which compilations are of interest. The descriptions of the last
+	 * two are those of compilations, in the forward and the backward. */
+	ROLE_COUNTER,
+	ROLE_COUNTER_START,
+	ROLE_COUNTER_STOP,
 	/* Reported by the shim (tracer/engine/shim/shim_share.h), without an address in a file: */
 	ROLE_NAMED,	 /* known by name, not an operator */
 	ROLE_NAMED_NODE, /* an autograd node, known by name */
@@ -185,6 +191,10 @@ enum {
 	BOXED_STACK,
 	BOXED_RESULTS,
 };
+
+/* Indices of the reads of counters: what they are of, as the address of its object, by which start
+ * and stop are told apart from those of others; and, of the constructor, the name. */
+enum { COUNTER_NAME_READ = 0, COUNTER_MADE_READ = 1, COUNTER_READ = 0 };
 
 /* Index of the read of the name, for ROLE_NAMED and ROLE_NAMED_NODE. */
 enum { NAMED_READ = 0, NAMED_NODE_READ = 2 };

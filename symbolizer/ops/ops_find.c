@@ -7,8 +7,8 @@
 #include "symbolizer/ops/internal.h"
 #include "symbolizer/ops/ops.h"
 
-/* Symbols looked up by full name, in libtorch_cpu and libtorch_python. Mangled by the Itanium C++
- * ABI, section 5.1. */
+/* Symbols looked up by full name, in libtorch_cpu, libtorch_python and libc10. Mangled by the
+ * Itanium C++ ABI, section 5.1. */
 static const struct wanted {
 	const char *name;
 	uint8_t role, file;
@@ -29,6 +29,12 @@ static const struct wanted {
     {"_ZN4c10d16ProcessGroupGloo8RecvWork4waitENSt6chrono8durationIlSt5ratioILl1ELl1000EEEE",
      ROLE_WAIT, OPS_CPU},
     {"_ZN4c10d4Work6finishENSt15__exception_ptr13exception_ptrE", ROLE_DONE, OPS_CPU},
+    /* c10/util/WaitCounter.h, with std::string_view: since 2.6. */
+    {"_ZN3c107monitor17WaitCounterHandleC1ESt17basic_string_viewIcSt11char_traitsIcEE",
+     ROLE_COUNTER, OPS_C10},
+    {"_ZN3c107monitor17WaitCounterHandle5startEv", ROLE_COUNTER_START, OPS_C10},
+    {"_ZN3c107monitor17WaitCounterHandle4stopERKNS_11SmallVectorIlLj6EEE", ROLE_COUNTER_STOP,
+     OPS_C10},
 };
 
 static bool has_prefix(const char *s, const char *prefix)
@@ -129,7 +135,7 @@ int ops_find(struct build *b)
 {
 	int r = 0;
 	for (b->file = 0; !r && b->file < OPS_FILES; b->file++)
-		if (b->elf[b->file] && b->file != OPS_C10)
+		if (b->elf[b->file])
 			r = elf_each_symbol(b->elf[b->file], b->file == OPS_PYTHON, on_symbol, b);
 	r = r ? r : add_grads(b);
 	return r ? r : add_placeless(b);

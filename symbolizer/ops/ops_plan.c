@@ -247,11 +247,40 @@ static int plan_call(struct worker *w, struct op_probe *o, struct op_plan *p,
 	return r == -ENOMEM ? r : 0;
 }
 
+static bool is_counter(uint8_t role)
+{
+	return role == ROLE_COUNTER || role == ROLE_COUNTER_START || role == ROLE_COUNTER_STOP;
+}
+
+/* WaitCounterHandle(std::string_view key), WaitGuard start(), void stop(const SmallVector<intptr_t>
+ * &) (c10/util/WaitCounter.h). A handle is nothing but a reference to what it counts; a guard is
+ * returned through a hidden pointer. */
+static void plan_counter(struct op_probe *o, struct op_plan *p)
+{
+	struct probe_read what = {.kind = READ_MEM, .size = 8};
+	*p = (struct op_plan){.flags = PLAN_ASIDE};
+	o->desc.kind = OP_FUNCTION;
+	o->values_known = true;
+	o->desc.name = o->role == ROLE_COUNTER_START  ? "dynamo::compile_forward"
+		       : o->role == ROLE_COUNTER_STOP ? "dynamo::compile_backward"
+						      : "c10::monitor::WaitCounterHandle";
+	if (o->role == ROLE_COUNTER) {
+		add_identity(p, (struct probe_read){
+				    .kind = READ_ARRAY, .a = 2, .b = 1, .c = LOC_NONE, .size = 1});
+		add_read(p, what, true);
+		return;
+	}
+	what.a = o->role == ROLE_COUNTER_START;
+	p->flags |= o->role == ROLE_COUNTER_START ? PLAN_PY : 0;
+	add_identity(p, what);
+}
+
 static bool may_jump(const struct build *b, const struct found *f)
 {
-	return b->jumps && f->file == OPS_CPU &&
-	       (f->role == ROLE_CALL || f->role == ROLE_NODE || f->role == ROLE_ENGINE ||
-		f->role == ROLE_WAIT || f->role == ROLE_DONE);
+	return b->jumps && (is_counter(f->role) ||
+			    (f->file == OPS_CPU && (f->role == ROLE_CALL || f->role == ROLE_NODE ||
+						    f->role == ROLE_ENGINE ||
+						    f->role == ROLE_WAIT || f->role == ROLE_DONE)));
 }
 
 /* Change the facts about a function just analysed to those for jumps. What has no windows has no
@@ -260,7 +289,10 @@ static int use_windows(const struct build *b, const struct found *f, struct retu
 		       struct func_facts *facts)
 {
 	struct func_windows w = {0};
-	int r = may_jump(b, f) ? windows_find(x, facts, &b->windows, &w) : 0;
+	struct windows_ops ops = b->windows[f->file];
+	if (f->role == ROLE_COUNTER)
+		ops.is_shared = ops_is_not_shared;
+	int r = may_jump(b, f) ? windows_find(x, facts, &ops, &w) : 0;
 	if (r)
 		return r;
 	if (w.entry.len && w.nexits)
@@ -312,6 +344,10 @@ static int plan_op(struct worker *w, size_t i, struct func_facts *facts, struct 
 		return plan_wait(w, o, p);
 	if (f->role == ROLE_DONE) {
 		plan_done(o, p);
+		return 0;
+	}
+	if (is_counter(f->role)) {
+		plan_counter(o, p);
 		return 0;
 	}
 	if (f->role == ROLE_ENGINE) {

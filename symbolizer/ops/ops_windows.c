@@ -9,8 +9,7 @@
 static const char engine_main[] =
     "_ZN5torch8autograd6Engine11thread_mainERKSt10shared_ptrINS0_9GraphTaskEE";
 
-/* Another name for it does the same: constructors have two (Itanium C++ ABI, 5.1.4.3). */
-static bool is_not_shared(void *arg, uint64_t start, size_t len)
+bool ops_is_not_shared(void *arg, uint64_t start, size_t len)
 {
 	(void)arg, (void)start, (void)len;
 	return false;
@@ -47,7 +46,7 @@ static int find_entry(struct elf_file *f, uint64_t at, struct windows_ops ops,
 	struct func_facts facts;
 	struct func_windows w = {0};
 	int r = code ? return_sites_analyze(c, code, size, at, &facts) : -EINVAL;
-	ops.is_shared = is_not_shared;
+	ops.is_shared = ops_is_not_shared;
 	r = r ? r : windows_find(c, &facts, &ops, &w);
 	int64_t off = w.entry.len ? elf_offset(f, at + w.entry.off) : -1;
 	if (off > 0) {
@@ -72,14 +71,14 @@ int ops_find_steps(struct build *b)
 	for (uint32_t i = 0; i < SHIM_STEPS && !r; i++) {
 		b->t->step[i] = (struct probe_site){.op = i, .kind = SITE_DISPATCH};
 		r = find_entry(b->elf[OPS_CPU], find_function(b->elf[OPS_CPU], names[i]),
-			       b->windows, c, &b->t->step[i]);
+			       b->windows[OPS_CPU], c, &b->t->step[i]);
 	}
 	return_sites_free(c);
 	b->t->engine_main = elf_find_dynamic(b->elf[OPS_CPU], engine_main, &b->t->engine_main_size);
 	return r;
 }
 
-static int find_memory(struct build *b, struct callees *callees)
+int ops_find_memory(struct build *b)
 {
 	/* The types of two parameters are others since 2.0. */
 	static const char *const names[SHIM_MEMORIES][2] = {
@@ -89,11 +88,12 @@ static int find_memory(struct build *b, struct callees *callees)
 				    "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE"},
 	};
 	struct elf_file *f = b->elf[OPS_C10];
-	struct windows_ops ops;
-	const struct return_sites_ops sites = callees_ops(callees);
-	int r = callees_windows_ops(callees, &ops);
-	struct return_sites_ctx *c = r ? NULL : return_sites_new(&sites);
-	r = c ? 0 : -ENOMEM;
+	if (!f)
+		return 0;
+	struct windows_ops ops = b->windows[OPS_C10];
+	const struct return_sites_ops sites = callees_ops(b->callees[OPS_C10]);
+	struct return_sites_ctx *c = return_sites_new(&sites);
+	int r = c ? 0 : -ENOMEM;
 	ops.relative = true;
 	for (uint32_t i = 0; i < SHIM_MEMORIES && !r; i++) {
 		uint64_t at = elf_find_dynamic(f, names[i][0], NULL);
@@ -103,17 +103,6 @@ static int find_memory(struct build *b, struct callees *callees)
 		r = find_entry(f, at, ops, c, &b->t->memory[i]);
 	}
 	return_sites_free(c);
-	return r;
-}
-
-int ops_find_memory(struct build *b)
-{
-	struct callees *callees = NULL;
-	if (!b->elf[OPS_C10])
-		return 0;
-	int r = callees_open(b->elf[OPS_C10], &callees);
-	r = r ? r : find_memory(b, callees);
-	callees_close(callees);
 	return r;
 }
 

@@ -105,8 +105,9 @@ bool when_constant_find(const char *name, struct when_value *out)
 
 void when_words_suggest(struct suggestions *x)
 {
-	static const char *const others[] = {"forward", "backward", "recompute", "True", "False",
-					     "None",	"len",	    "numel",	 "any",	 "all"};
+	static const char *const others[] = {"forward", "backward", "recompute", "compile",
+					     "True",	"False",    "None",	 "len",
+					     "numel",	"any",	    "all"};
 	for (size_t i = 0; i < COUNT(words); i++)
 		suggestions_add(x, words[i].name);
 	for (size_t i = 0; i < COUNT(others); i++)

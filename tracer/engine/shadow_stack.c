@@ -96,7 +96,8 @@ static bool is_muted(const struct shadow_stack *t, const struct op_hit *h, const
 		return true;
 	if (h->conf->phase == 2 && !f->backward)
 		return true;
-	return h->conf->max_depth && t->shown >= h->conf->max_depth;
+	return h->conf->max_depth && t->shown >= h->conf->max_depth &&
+	       !(h->plan->flags & PLAN_ASIDE);
 }
 
 static void begin_hit(struct shadow_stack *t, const struct op_hit *h, const struct open_op *f,

@@ -79,8 +79,9 @@ struct session {
 	struct preload preload;
 	struct op_table *ops;	  /* same as loaded.table */
 	struct loaded_ops loaded; /* of the first libtorch found; others are not traced */
-	struct probe_site *sites; /* cpu_sites wanted ones of OPS_CPU, then those of OPS_PYTHON */
-	size_t cpu_sites, python_sites;
+	/* cpu_sites wanted ones of OPS_CPU, then those of OPS_PYTHON, then of OPS_C10 */
+	struct probe_site *sites;
+	size_t cpu_sites, python_sites, c10_sites;
 	struct filter ops_filter, not_filter;
 	struct when *when; /* NULL: no condition */
 	char chosen[512];  /* the options that leave ops out, as typed; "": none */

@@ -105,6 +105,12 @@ void session_end_preload(struct session *s)
 	op_table_free(s->preload.ops.table);
 }
 
+static bool is_counter(const struct op_probe *p)
+{
+	return p->role == ROLE_COUNTER || p->role == ROLE_COUNTER_START ||
+	       p->role == ROLE_COUNTER_STOP;
+}
+
 static bool is_node(const struct op_probe *p)
 {
 	return p->role == ROLE_NODE || p->role == ROLE_PY_NODE || p->role == ROLE_NAMED_NODE;
@@ -221,7 +227,7 @@ static size_t add_jumps(struct session *s, size_t n)
 		s->sites[n++] = s->ops->step[i];
 	for (uint32_t i = 0; i < s->ops->n; i++) {
 		const struct op_probe *p = &s->ops->ops[i];
-		if (p->exit_kind != EXIT_JUMP)
+		if (p->exit_kind != EXIT_JUMP || p->file != OPS_CPU)
 			continue;
 		size_t first = n;
 		add_sites(s, i, OPS_CPU, &n);
@@ -251,6 +257,8 @@ static __u8 session_flags(const struct session *s, const struct op_probe *p)
 	if (is_node(p) && s->o->phase == SESSION_FORWARD)
 		return PLAN_MARK;
 	__u8 stop = stop_flags(s, p);
+	if (is_counter(p))
+		return 0;
 	if (s->needs & OBSERVER_NODES && is_node(p))
 		return stop;
 	if (s->stops && (!is_named || session_wants(s, &p->desc)))
@@ -278,6 +286,9 @@ int session_make_plan(struct session *s, struct err *e)
 	for (uint32_t i = 0; !s->engine->observes && i < s->ops->n; i++)
 		add_sites(s, i, OPS_PYTHON, &n);
 	s->python_sites = n - s->cpu_sites;
+	for (uint32_t i = 0; i < s->ops->n; i++)
+		add_sites(s, i, OPS_C10, &n);
+	s->c10_sites = n - s->cpu_sites - s->python_sites;
 	for (uint32_t i = 0; i < s->ops->n; i++)
 		s->ops->plans[i].flags |= session_flags(s, &s->ops->ops[i]);
 	return s->engine->set_plans(s->engine, 0, s->ops->plans, s->ops->n, e);

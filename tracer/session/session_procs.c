@@ -150,6 +150,10 @@ static int probe_process(struct session *s, struct proc *p, const struct librari
 	if (r)
 		return err_set(e, r, "cannot set up process %d: %s", p->target->pid, strerror(-r));
 	r = decoder_add_target(s->decoder, index, p->target);
+	/* First, as the engine shim writes its jumps with those of the next. */
+	r = r ? r
+	      : session_probe_library(s, index, l, OPS_C10,
+				      s->sites + s->cpu_sites + s->python_sites, s->c10_sites, e);
 	r = r ? r : session_probe_library(s, index, l, OPS_CPU, s->sites, s->cpu_sites, e);
 	return r ? r
 		 : session_probe_library(s, index, l, OPS_PYTHON, s->sites + s->cpu_sites,

@@ -206,7 +206,7 @@ static void fold(const struct call_node *nodes, size_t n, uint64_t floor, struct
 
 enum column { PARENT, NAME, KIND, SELF, CALLS, FOLDED, FOLDED_NS, COLUMNS };
 
-/* Kinds: 0 a frame, 1 an op in the forward, 2 in the backward, 3 recomputed. */
+/* Kinds: 0 a frame, 1 an op in the forward, 2 in the backward, 3 recomputed, 4 in a compilation. */
 static int64_t cell(enum column c, const struct call_node *node, const struct folded *f,
 		    const struct folded *all, struct page_names *names)
 {

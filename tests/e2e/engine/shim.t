@@ -64,6 +64,9 @@ late_for_new() {
 	like "an operator that ends with the program has its schema" "$T/events" '"op":"ditrace_test::text".*"name":"b"'
 }
 
+# PyTorch 2.6 and later
+has_compile_times() { "$PY" -c 'import sys, torch; sys.exit(tuple(map(int, torch.__version__.split(".")[:2])) < (2, 6))'; }
+
 shim() {
 	plain
 	by_both "late_import.py 1" ops.py "train.py --steps 2" "throws.py $THROWN" torchops.py "threads.py 50" customfn.py compiled.py
@@ -76,6 +79,11 @@ shim() {
 	same_events "threads" 1000 threads
 	same_events "autograd functions" 1000 customfn
 	same_events "a compiled model" 200 compiled
+	if has_compile_times; then
+		ok "its compilation is told apart" [ "$(grep -c '"depth":0.*"phase":"compile","op":"dynamo::compile_forward"' "$T/shim.compiled.jsonl")" = 1 ]
+	else
+		skip "this PyTorch does not tell when it compiles"
+	fi
 	same_events "a late import" 100 late_import
 	late_for_new
 	killed

@@ -140,7 +140,7 @@ static __always_inline int is_muted(const struct proc_conf *p, const struct op_p
 		return 1;
 	if (p->phase == 2 && !f->backward)
 		return 1;
-	return p->max_depth && t->shown >= p->max_depth;
+	return p->max_depth && t->shown >= p->max_depth && !(plan->flags & PLAN_ASIDE);
 }
 
 /* Counts the call and says whether it is selected. */

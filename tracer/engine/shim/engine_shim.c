@@ -103,6 +103,8 @@ static int attach(struct engine *g, pid_t pid, uint16_t proc, const struct probe
 	for (size_t k = 0; k < file->nsites; k++)
 		if (file->sites[k].kind == SITE_CODE_FREED && i->share)
 			i->share->code_freed = 1;
+	if (!i->share && file->nsites && file->sites[0].len)
+		i->beside = *file;
 	if (i->share || !file->nsites || file->sites[0].kind != SITE_OBSERVED)
 		return 0;
 	r = inside_share(i);
@@ -124,7 +126,7 @@ static void detach(struct engine *g, uint16_t proc)
 	for (struct inside *i = of(g)->all; i; i = i->next)
 		if (i->share && (proc == ENGINE_ALL_PROCS || i->proc == proc)) {
 			i->share->on = 0;
-			i->file.elf = NULL;
+			i->file.elf = i->beside.elf = NULL;
 			if (of(g)->jumps)
 				jumps_remove(of(g)->jumps, i->pid);
 		}

@@ -44,6 +44,7 @@ struct inside {
 	struct shim_share *share; /* NULL: not traced */
 	struct shim_jumps jumps;  /* where jumps may lead, as it says */
 	struct probe_file file;	  /* what to trace there; elf NULL: without jumps */
+	struct probe_file beside; /* the same of another library */
 	struct sums_reader *sums[SHIM_THREADS]; /* NULL: nothing was summed up there yet */
 	bool pids_known, other_pids;		/* it has PIDs of its own */
 	struct shim_tid tids[SHIM_THREADS];	/* of the owners of the rings, as last asked for */

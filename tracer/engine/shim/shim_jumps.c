@@ -24,10 +24,10 @@ static uint64_t handler_of(const struct shim_jumps *h, const struct probe_site *
 }
 
 /* The address of a site in the process; 0: it has no window. */
-static uint64_t address_of(const struct inside *i, const struct probe_site *s)
+static uint64_t address_of(const struct probe_file *f, const struct probe_site *s)
 {
-	uint64_t at = s->len ? elf_address(i->file.elf, s->offset) : 0;
-	return at ? at + i->file.bias : 0;
+	uint64_t at = s->len ? elf_address(f->elf, s->offset) : 0;
+	return at ? at + f->bias : 0;
 }
 
 static bool is_node(const struct engine_shim *m, const struct probe_site *s)
@@ -37,12 +37,11 @@ static bool is_node(const struct engine_shim *m, const struct probe_site *s)
 
 /* False for a site that gets no jump. */
 static bool make_site(const struct engine_shim *m, const struct inside *i,
-		      const struct probe_site *s, struct jump_site *out)
+		      const struct probe_file *f, const struct probe_site *s, struct jump_site *out)
 {
-	uint64_t at = address_of(i, s);
-	const uint8_t *code = at && s->len <= JUMP_WINDOW_MAX
-				  ? elf_bytes(i->file.elf, at - i->file.bias, s->len)
-				  : NULL;
+	uint64_t at = address_of(f, s);
+	const uint8_t *code =
+	    at && s->len <= JUMP_WINDOW_MAX ? elf_bytes(f->elf, at - f->bias, s->len) : NULL;
 	if (!code || (s->kind == SITE_ANNOUNCED && is_node(m, s)))
 		return false;
 	*out = (struct jump_site){
@@ -124,7 +123,7 @@ static void list_nodes(const struct engine_shim *m, struct inside *i)
 		s->jumped[x->op] &= engine;
 		if (engine && s->nnodes < SHIM_NODES &&
 		    (s->jumped[x->op] || x->kind == SITE_ANNOUNCED))
-			s->node[s->nnodes++] = address_of(i, x);
+			s->node[s->nnodes++] = address_of(&i->file, x);
 	}
 	qsort(s->node, s->nnodes, sizeof(s->node[0]), by_address);
 	s->engine_from = engine ? i->file.engine_main + i->file.bias : 0;
@@ -185,10 +184,12 @@ static int write_jumps(struct engine_shim *m, struct inside *i, struct jump_site
 		       const struct probe_site **of, struct err *e)
 {
 	struct jumps_done done;
+	const struct probe_file *const files[] = {&i->file, &i->beside};
 	uint32_t n = 0;
-	for (size_t k = 0; k < i->file.nsites; k++)
-		if (make_site(m, i, &i->file.sites[k], &sites[n]))
-			of[n++] = &i->file.sites[k];
+	for (int f = 0; f < 2; f++)
+		for (size_t k = 0; files[f]->elf && k < files[f]->nsites; k++)
+			if (make_site(m, i, files[f], &files[f]->sites[k], &sites[n]))
+				of[n++] = &files[f]->sites[k];
 	for (unsigned k = 0; i->file.memory && k < SHIM_MEMORIES; k++)
 		if (make_memory_site(i, &i->file.memory[k], &sites[n]))
 			of[n++] = &i->file.memory[k];
@@ -212,7 +213,7 @@ static int no_memory(struct err *e, const struct jumps *helper)
 
 int shim_jumps_write(struct engine_shim *m, struct inside *i, struct err *e)
 {
-	const size_t most = i->file.elf ? i->file.nsites + SHIM_MEMORIES : 0;
+	const size_t most = i->file.elf ? i->file.nsites + i->beside.nsites + SHIM_MEMORIES : 0;
 	if (!most)
 		return 0;
 	if (!m->jumps || !i->jumps.pool.n)

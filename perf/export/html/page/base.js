@@ -28,8 +28,8 @@ const isDark = () => document.documentElement.dataset.theme === "dark";
 const baseName = path => path.slice(path.lastIndexOf("/") + 1);
 
 const PARTS = [["forward", "forward"], ["backward", "backward"], ["optimizer", "optimizer"], ["data", "data"], ["none", "in no op"]];
-const KINDS = ["frame", "forward", "backward", "recompute", "device"];
-const KIND_TEXT = ["Python", "forward", "backward", "recomputed", "on the device"];
+const KINDS = ["frame", "forward", "backward", "recompute", "compile", "device"];
+const KIND_TEXT = ["Python", "forward", "backward", "recomputed", "while torch.compile compiled", "on the device"];
 
 const drawers = []; // called when colours or the width have changed
 function redraw() {

@@ -112,6 +112,38 @@ static void percentages_are_of_the_observed_time(void **state)
 	aggregate_free(a);
 }
 
+/* Of an op in which something was compiled, what is left counts. */
+static void compilations_are_time_of_their_own(void **state)
+{
+	(void)state;
+	static const struct op_desc compile = {.name = "dynamo::compile_backward"};
+	struct aggregate *a = aggregate_new();
+	struct aggregate_totals t;
+	size_t n;
+	add(a, sample_event(1, 0, 0, 0, 100));
+	for (uint16_t depth = 3; depth-- > 0;) {
+		struct op_event ev = sample_event(4 - depth, 0, 0, 100, 200 + 100 * (2 - depth));
+		ev.depth = depth;
+		ev.child_ns = depth == 2 ? 0 : ev.end_ns - ev.start_ns - 100;
+		ev.op = depth == 2 ? &compile : ev.op;
+		ev.phase = depth == 2 ? PHASE_COMPILE : PHASE_FORWARD;
+		add(a, ev);
+	}
+	aggregate_totals(a, &t);
+	assert_int_equal(t.compilations, 1);
+	assert_int_equal(t.compile_ns, 100);
+	assert_int_equal(t.observed_ns, 300);
+	assert_int_equal(t.self_ns, 300);
+	const struct aggregate_row *const *rows = aggregate_rows(a, &n);
+	assert_int_equal(n, 2);
+	assert_int_equal(rows[0]->total_ns, 300);
+	assert_int_equal(rows[0]->self_ns, 300);
+	assert_int_equal(rows[0]->max_ns, 200);
+	assert_int_equal(rows[1]->phase, PHASE_COMPILE);
+	assert_int_equal(aggregate_base(&t, rows[1]), 100);
+	aggregate_free(a);
+}
+
 static const struct py_stack *worker_stack(void)
 {
 	static const struct py_frame frame = {
@@ -472,6 +504,7 @@ int main(void)
 	    cmocka_unit_test(calls_are_summed_by_op_and_line),
 	    cmocka_unit_test(sums_are_added),
 	    cmocka_unit_test(percentages_are_of_the_observed_time),
+	    cmocka_unit_test(compilations_are_time_of_their_own),
 	    cmocka_unit_test(shares_are_of_the_time_of_threads),
 	    cmocka_unit_test(a_row_inside_itself_counts_once),
 	    cmocka_unit_test(many_calls_inside_count_once),

@@ -77,6 +77,41 @@ static struct breakdown_result result(struct breakdown *b)
 	return r;
 }
 
+static void compile(struct breakdown *b, uint16_t depth, uint64_t start, uint64_t end)
+{
+	static const struct op_desc desc = {.name = "dynamo::compile_forward"};
+	struct op_event ev = sample_event(1, 0, 0, start, end);
+	ev.tid = MAIN;
+	ev.depth = depth;
+	ev.op = &desc;
+	ev.phase = PHASE_COMPILE;
+	ev.stack = ev.where_stack = stack(FORWARD);
+	assert_int_equal(breakdown_add(b, &ev), 0);
+}
+
+/* A step that compiles, by itself and within an op, is not counted, and what compiles is in no
+ * part. */
+static void compilations_are_left_out(void **state)
+{
+	(void)state;
+	struct breakdown *b = breakdown_new();
+	uint64_t at = step(b, 1000, MAIN);
+	at = step(b, at, MAIN);
+	compile(b, 0, at, at + 300);
+	compile(b, 1, at + 310, at + 500);
+	add(b, MAIN, FORWARD, at + 305, at + 510);
+	at = step(b, at + 1000, MAIN);
+	step(b, at, MAIN);
+	add(b, MAIN, FORWARD, at + 2000, at + 2001);
+	struct breakdown_result r = result(b);
+	assert_int_equal(r.compilations, 2);
+	assert_int_equal(r.compile_ns, 490);
+	assert_int_equal(r.compile_steps, 1);
+	assert_int_equal(r.steps, 2);
+	assert_int_equal(r.wall_ns, 2000);
+	assert_int_equal(r.parts[BREAKDOWN_FORWARD], 200);
+}
+
 static void check_steps(int backward_tid)
 {
 	struct breakdown *b = breakdown_new();
@@ -153,6 +188,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(parts_of_steps),
+	    cmocka_unit_test(compilations_are_left_out),
 	    cmocka_unit_test(backward_in_another_thread),
 	    cmocka_unit_test(without_steps_all_ops_count),
 	    cmocka_unit_test(workers_do_not_count),

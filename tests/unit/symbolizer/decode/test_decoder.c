@@ -6,7 +6,18 @@
 #include "tests/unit/sample_hits.h"
 
 /* Ops of the process, by plan index. */
-enum { OP_WORD, OP_TENSOR, OP_NODE, OP_PLAIN, OP_GRADS, OP_SUM, NOPS };
+enum {
+	OP_WORD,
+	OP_TENSOR,
+	OP_NODE,
+	OP_PLAIN,
+	OP_GRADS,
+	OP_SUM,
+	OP_COUNTER,
+	OP_START,
+	OP_STOP,
+	NOPS
+};
 
 enum { PROC = 3, TID = 500, SEEN_MAX = 256 };
 
@@ -40,6 +51,11 @@ static struct op_probe ops[NOPS] = {
 		  .why = "its schema is not in the library",
 		  .desc = {.name = "aten::plain", .schema = "", .nargs = 1, .args = names}},
     [OP_SUM] = OP(ROLE_CALL, OP_DISPATCHED, "aten::sum.dim_IntList", &word_in, &word_out),
+    [OP_COUNTER] = {.role = ROLE_COUNTER, .desc = {.name = "counter", .schema = ""}},
+    [OP_START] = {.role = ROLE_COUNTER_START,
+		  .desc = {.name = "dynamo::compile_forward", .schema = ""}},
+    [OP_STOP] = {.role = ROLE_COUNTER_STOP,
+		 .desc = {.name = "dynamo::compile_backward", .schema = ""}},
     [OP_GRADS] = OP(ROLE_GRADS, OP_BACKWARD, "validate_outputs", &returned, &flowing),
 };
 
@@ -337,6 +353,98 @@ static void test_grads(void **state)
 	assert_int_equal(seen[1].ev.parent, 1);
 	assert_int_equal(seen[2].ev.child_ns, 10 + 10);
 	assert_int_equal(decoder_dropped(d), 0);
+}
+
+/* A counter of that name is made, at that address. */
+static void make_counter(uint64_t seq, const char *name, uint64_t address)
+{
+	begin(HIT_ENTRY, OP_COUNTER, 0, seq, seq * 10);
+	record_item(&rec, ITEM_STRING, COUNTER_NAME_READ, 0, name, strlen(name));
+	give();
+	begin(HIT_EXIT, OP_COUNTER, 0, seq, seq * 10 + 1);
+	record_word(&rec, COUNTER_MADE_READ, address);
+	give();
+}
+
+static void count_on(unsigned op, unsigned depth, uint64_t seq, uint64_t ts, uint64_t address,
+		     unsigned flags)
+{
+	begin(HIT_ENTRY, op, depth, seq, ts);
+	rec.hit.flags = (uint8_t)flags;
+	record_word(&rec, COUNTER_READ, address);
+	give();
+}
+
+static const char forward_name[] = "pytorch.wait_counter.entire_forward_compile",
+		  backward_name[] = "pytorch.wait_counter.entire_backward_compile";
+
+/* Ops in a compilation are within it, whatever depth the engine counts; nested ones and other
+ * counters are none of their own. */
+static void test_compilation(void **state)
+{
+	(void)state;
+	make_counter(1, forward_name, 0x1000);
+	make_counter(2, "pytorch.wait_counter.dynamo_compile", 0x2000);
+	count_on(OP_START, 0, 3, 100, 0x2000, 0);
+	count_on(OP_START, 0, 4, 110, 0x1000, 0);
+	count_on(OP_START, 0, 5, 120, 0x1000, 0);
+	enter(0, 6, 130);
+	enter(1, 7, 140);
+	leave(7, 150);
+	leave(6, 160);
+	count_on(OP_STOP, 0, 8, 170, 0x1000, 0);
+	count_on(OP_STOP, 0, 9, 180, 0x2000, 0);
+	count_on(OP_STOP, 0, 10, 190, 0x1000, 0);
+	enter(0, 11, 200);
+	leave(11, 210);
+	assert_int_equal(nseen, 4);
+	const struct op_event *inner = &seen[0].ev, *outer = &seen[1].ev, *c = &seen[2].ev;
+	assert_string_equal(c->op->name, "dynamo::compile_forward");
+	assert_true(event_is_compilation(c));
+	assert_int_equal(c->start_ns, 110);
+	assert_int_equal(c->end_ns, 190);
+	assert_int_equal(c->child_ns, 30);
+	assert_int_equal(outer->parent, c->id);
+	assert_int_equal(inner->parent, outer->id);
+	assert_int_equal(inner->depth, 2);
+	assert_int_equal(inner->phase, PHASE_COMPILE);
+	assert_false(event_is_compilation(inner));
+	assert_int_equal(seen[3].ev.phase, PHASE_FORWARD);
+	assert_int_equal(seen[3].ev.depth, 0);
+}
+
+/* That of a backward is within its node, and ends with it at the latest. */
+static void test_compiled_backward(void **state)
+{
+	(void)state;
+	make_counter(1, backward_name, 0x3000);
+	enter_with(OP_WORD, 0, 2, 100, 0, HIT_BACKWARD);
+	count_on(OP_START, 1, 3, 110, 0x3000, HIT_BACKWARD);
+	enter_with(OP_WORD, 1, 4, 120, 0, HIT_BACKWARD);
+	leave_with(OP_WORD, 4, 130, 0, HIT_BACKWARD);
+	leave_with(OP_WORD, 2, 140, 0, HIT_BACKWARD);
+	enter(0, 5, 200);
+	leave(5, 210);
+	assert_int_equal(nseen, 4);
+	assert_int_equal(seen[0].ev.phase, PHASE_COMPILE);
+	assert_string_equal(seen[1].ev.op->name, "dynamo::compile_backward");
+	assert_int_equal(seen[1].ev.depth, 1);
+	assert_int_equal(seen[2].ev.phase, PHASE_BACKWARD);
+	assert_int_equal(seen[3].ev.phase, PHASE_FORWARD);
+}
+
+/* Where records are missing nobody knows whether it goes on. */
+static void test_compilation_lost(void **state)
+{
+	(void)state;
+	make_counter(1, forward_name, 0x1000);
+	count_on(OP_START, 0, 2, 100, 0x1000, 0);
+	enter_with(OP_WORD, 0, 3, 200, 0, HIT_GAP);
+	leave(3, 210);
+	assert_int_equal(nseen, 2);
+	assert_int_equal(seen[0].ev.end_ns, 0);
+	assert_int_equal(seen[1].ev.phase, PHASE_FORWARD);
+	assert_int_equal(seen[1].ev.depth, 0);
 }
 
 static void test_threads(void **state)
@@ -985,6 +1093,9 @@ int main(void)
 	    TEST(test_lean),
 	    TEST(test_sums),
 	    TEST(test_nesting),
+	    TEST(test_compilation),
+	    TEST(test_compiled_backward),
+	    TEST(test_compilation_lost),
 	    TEST(test_grads),
 	    TEST(test_threads),
 	    TEST(test_thrown_by_entry),
