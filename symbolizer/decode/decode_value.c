@@ -15,6 +15,27 @@ const struct item *items_stack(const struct items *it)
 	return NULL;
 }
 
+bool items_native(const struct items *it, struct native_raw *out)
+{
+	const struct item *i = NULL;
+	while ((i = items_next(it, i)) && i->kind != ITEM_NATIVE)
+		;
+	if (!i)
+		return false;
+	const struct item *slice = items_next(it, i);
+	*out = (struct native_raw){
+	    .pcs = (const uint64_t *)(i + 1),
+	    .n = i->len / (uint32_t)sizeof(*out->pcs),
+	    .missed = i->aux & NATIVE_MISSED,
+	    .cut = i->aux & NATIVE_CUT,
+	};
+	if (slice && slice->kind == ITEM_SLICE) {
+		out->slice = (const uint8_t *)(slice + 1);
+		out->len = slice->len;
+	}
+	return true;
+}
+
 const uint64_t (*items_frames(const struct items *it, uint32_t *n))[STACK_FRAME_SIZE / 8]
 {
 	const struct item *i = items_stack(it);

@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "symbolizer/event/event.h"
+#include "symbolizer/native/native_callers.h"
 #include "symbolizer/ops/ops.h"
 #include "symbolizer/ops/schema.h"
 #include "symbolizer/plan/plan.h"
@@ -71,6 +72,9 @@ static inline const struct item *items_find(const struct items *it, unsigned rea
 
 /* The stack item (ITEM_STACK), NULL if there is none. */
 const struct item *items_stack(const struct items *it);
+
+/* The native stack, if there is any: whether there is. It lies in `it`. */
+bool items_native(const struct items *it, struct native_raw *out);
 
 /* The frames of the stack item as they were read, innermost first: the words of STACK_FRAME_SIZE
  * bytes each, the code object first. *n is their number, 0 if there is no such item. They lie in

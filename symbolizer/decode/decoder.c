@@ -77,6 +77,18 @@ static void look_up(struct target *t, const struct hit *h, const struct items *i
 	}
 }
 
+/* Rows for the next walks, and names while the process is there. What has rows has names. */
+static void learn_native(struct target *t, const struct hit *h, const struct items *it)
+{
+	struct native_raw raw;
+	uint32_t own;
+	if ((h->kind != HIT_ENTRY && h->kind != HIT_SUM) || !items_native(it, &raw) ||
+	    !raw.missed || !target_callers(t))
+		return;
+	native_callers_learn(t->callers, &raw);
+	native_callers_stack(t->callers, &raw, &own);
+}
+
 /* Learn from a record on arrival: the sooner the layout of tensors is known, the fewer records are
  * held back. */
 static void learn_hit(struct target *t, const struct hit *h)
@@ -89,6 +101,7 @@ static void learn_hit(struct target *t, const struct hit *h)
 		return;
 	}
 	look_up(t, h, &it);
+	learn_native(t, h, &it);
 	if (!t->layout_known)
 		target_learn(t, &it);
 }

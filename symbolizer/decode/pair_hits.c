@@ -145,8 +145,12 @@ static void set_stack(struct target *t, struct open_op *o, const struct open_op 
 {
 	const struct item *i = items_stack(it);
 	const struct py_stack *known, *around = NULL;
-	if (!i || !t->py || (i->aux & STACK_NONE))
+	struct native_raw raw;
+	if (!i || !t->py || (i->aux & STACK_NONE)) {
+		if (items_native(it, &raw) && target_callers(t))
+			o->ev.stack = native_callers_stack(t->callers, &raw, &o->own);
 		return;
+	}
 	/* Same as the stack of the enclosing op; within a node, Python code of its backward has
 	 * called nothing yet. */
 	if (i->aux & STACK_SAME) {

@@ -180,6 +180,7 @@ void target_close(struct target *t)
 	if (!t)
 		return;
 	python_close(t->py);
+	native_callers_free(t->callers);
 	interned_free(t->interned);
 	registry_free(t->registry);
 	rtti_free(t->rtti);
@@ -341,6 +342,14 @@ bool target_prepare(struct target *t)
 	prepare_views(t, f->grad_fn);
 	next_generation(t);
 	return true;
+}
+
+struct native_callers *target_callers(struct target *t)
+{
+	const uint64_t at = t->ops->engine_main ? t->ops->engine_main + t->bias[OPS_CPU] : 0;
+	if (!t->callers)
+		t->callers = native_callers_new(t->pid, at, at ? at + t->ops->engine_main_size : 0);
+	return t->callers;
 }
 
 uint16_t target_pynode_obj(struct target *t)

@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "symbolizer/decode/decode_value.h"
 #include "symbolizer/event/event.h"
+#include "symbolizer/native/native_callers.h"
 #include "symbolizer/ops/ops.h"
 #include "symbolizer/ops/schema.h"
 #include "symbolizer/plan/plan.h"
@@ -122,6 +123,7 @@ struct target {
 	uint64_t
 	    bias[OPS_FILES];   /* of its libraries: address in the process minus that in the file */
 	struct py_runtime *py; /* NULL: no CPython, an unknown one, or not started yet */
+	struct native_callers *callers; /* NULL: no native stack has come yet */
 	struct rtti *rtti;
 	struct registry *registry;
 	struct interned *interned;
@@ -187,6 +189,9 @@ const struct op_desc *target_identify(struct target *t, const struct op_probe *p
 
 /* Learn the schema in the items of a HIT_SCHEMA. */
 void target_defined(struct target *t, const struct items *it);
+
+/* The target's callers, made when they are first asked for; NULL when out of memory. */
+struct native_callers *target_callers(struct target *t);
 
 /* Address in the process of the function that performs boxed calls of all operators: the
  * std::function of a registered torch::jit::Operator points to it. 0 if it cannot be found

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "symbolizer/native/native_stack.h"
+#include "symbolizer/native/internal.h"
 
 #include <elfutils/libdwfl.h>
 #include <errno.h>
@@ -133,7 +133,7 @@ static bool set_registers(Dwfl_Thread *thread, void *arg)
 	return true;
 }
 
-static const char *stacks_copy_text(struct native_stacks *s, const char *text)
+const char *native_stacks_keep(struct native_stacks *s, const char *text)
 {
 	const char *kept = text ? arena_strndup(&s->arena, text, strlen(text)) : NULL;
 	s->failed |= text && !kept;
@@ -143,9 +143,20 @@ static const char *stacks_copy_text(struct native_stacks *s, const char *text)
 static const char *demangle(struct native_stacks *s, const char *symbol, int how)
 {
 	char *text = elf_demangle(symbol, how);
-	const char *kept = stacks_copy_text(s, text ? text : symbol);
+	const char *kept = native_stacks_keep(s, text ? text : symbol);
 	free(text);
 	return kept;
+}
+
+const char *native_stacks_demangle(struct native_stacks *s, const char *symbol)
+{
+	return demangle(s, symbol, DMGL_NO_OPTS);
+}
+
+Dwfl_Module *native_stacks_module(const struct native_stacks *s, uint64_t pc)
+{
+	finding = s;
+	return dwfl_addrmodule(s->dwfl, pc);
 }
 
 static void describe(struct native_stacks *s, struct native_frame *f, Dwfl_Module *mod)
@@ -153,11 +164,11 @@ static void describe(struct native_stacks *s, struct native_frame *f, Dwfl_Modul
 	GElf_Off off = 0;
 	GElf_Sym sym;
 	f->symbol =
-	    stacks_copy_text(s, dwfl_module_addrinfo(mod, f->pc, &off, &sym, NULL, NULL, NULL));
+	    native_stacks_keep(s, dwfl_module_addrinfo(mod, f->pc, &off, &sym, NULL, NULL, NULL));
 	f->start = f->symbol ? f->pc - off : 0;
 	Dwarf_Addr start = 0;
-	f->file =
-	    stacks_copy_text(s, dwfl_module_info(mod, NULL, &start, NULL, NULL, NULL, NULL, NULL));
+	f->file = native_stacks_keep(
+	    s, dwfl_module_info(mod, NULL, &start, NULL, NULL, NULL, NULL, NULL));
 	f->offset = f->pc - (f->file ? start : 0);
 	if (!f->symbol)
 		return;
@@ -165,19 +176,30 @@ static void describe(struct native_stacks *s, struct native_frame *f, Dwfl_Modul
 	f->full_name = demangle(s, f->symbol, DMGL_PARAMS | DMGL_ANSI);
 }
 
-static bool has_table(Dwfl_Module *mod, uint64_t pc)
+Dwarf_Frame *native_stacks_row(Dwfl_Module *mod, uint64_t pc)
 {
 	Dwarf_Addr bias;
 	Dwarf_Frame *row = NULL;
 	Dwarf_CFI *cfi = dwfl_module_eh_cfi(mod, &bias);
-	bool found = cfi && !dwarf_cfi_addrframe(cfi, pc - bias, &row);
-	free(row);
-	if (found)
-		return true;
+	if (cfi && !dwarf_cfi_addrframe(cfi, pc - bias, &row))
+		return row;
 	cfi = dwfl_module_dwarf_cfi(mod, &bias);
-	found = cfi && !dwarf_cfi_addrframe(cfi, pc - bias, &row);
+	return cfi && !dwarf_cfi_addrframe(cfi, pc - bias, &row) ? row : NULL;
+}
+
+static bool has_table(Dwfl_Module *mod, uint64_t pc)
+{
+	Dwarf_Frame *row = native_stacks_row(mod, pc);
 	free(row);
-	return found;
+	return row;
+}
+
+void native_stacks_describe(struct native_stacks *s, uint64_t pc, struct native_frame *out)
+{
+	Dwfl_Module *mod = native_stacks_module(s, pc);
+	*out = (struct native_frame){.pc = pc, .offset = pc};
+	if (mod)
+		describe(s, out, mod);
 }
 
 /* Cached, since a symbol lookup scans all symbols of the library. NULL when out of memory. */

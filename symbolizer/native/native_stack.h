@@ -12,6 +12,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "symbolizer/code/cfg.h"
+#include "symbolizer/plan/unwind.h"
 #include "symbolizer/target/maps.h"
 #include "symbolizer/target/mem.h"
 #include "symbolizer/target/target_files.h"
@@ -83,6 +84,28 @@ typedef bool native_wanted_fn(void *arg, uint64_t pc);
  * the first `most`: ARCH_REGS words; bit n of *known: register n is known. 0, or -ENOENT. */
 int native_stacks_find(struct native_stacks *s, const struct native_thread *t, unsigned most,
 		       native_wanted_fn *wanted, void *arg, uint64_t *regs, uint32_t *known);
+
+/* How the caller of the frame with return address `pc` is found (symbolizer/plan/unwind.h). False:
+ * no file is known there. */
+bool native_stacks_rule(struct native_stacks *s, uint64_t pc, struct unwind_rule *out);
+
+/* The file that `pc` is in; NULL: none is known. As long as `s`. */
+const char *native_stacks_file(const struct native_stacks *s, uint64_t pc);
+
+/* A function whose code is at an address, its own or one that was inlined there. */
+struct native_source {
+	const char *function; /* demangled, without parameters; or as in the source */
+	const char *file;
+	int line;
+};
+
+/* The functions at `pc`, innermost first, at most `most`: by the debug information in the file
+ * itself. Returns their number; 0: there is none. As long as `s`. */
+unsigned native_stacks_source(struct native_stacks *s, uint64_t pc, struct native_source *out,
+			      unsigned most);
+
+/* The symbol at `pc`, of one address only. */
+void native_stacks_describe(struct native_stacks *s, uint64_t pc, struct native_frame *out);
 
 /* Print up to NATIVE_FRAMES frames of a thread of process `pid`, innermost first, one per line
  * after `indent`: the function's name and its library, or the address if there is no symbol.

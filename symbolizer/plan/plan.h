@@ -234,6 +234,9 @@ static inline __u64 own_work_set(__u64 thread_pointer)
 	return (thread_pointer * 0x9e3779b97f4a7c15ULL >> 56) * OWN_WAYS * sizeof(__u64);
 }
 
+/* Of which ops the native stack is sent: of none, of those without a Python frame, of all. */
+enum native_stacks_of { NATIVE_OF_NONE, NATIVE_OF_NO_PYTHON, NATIVE_OF_ALL };
+
 /* One process under trace. */
 struct proc_conf {
 	struct tensor_read tensor;
@@ -245,7 +248,8 @@ struct proc_conf {
 	__u32 generation; /* version of `tensor`; copied into hits */
 	__u8 cow_strings; /* old libstdc++ ABI: std::string is a pointer to its text, preceded by
 			     the length */
-	__u8 pad[7];
+	__u8 native;	  /* enum native_stacks_of */
+	__u8 pad[6];
 	__u64 own_work; /* address of OWN_SETS sets, whose threads' ops are muted; 0: none */
 };
 
@@ -315,9 +319,18 @@ enum item_kind {
 			which identify its class; aux: OBJECT_*, any of them together */
 	ITEM_SUM,    /* struct sum_counts */
 	ITEM_INNER,  /* at an exit: ns that the op spent in ops called by it that are summed up */
+	ITEM_NATIVE, /* at an entry: return addresses, innermost first, 8 bytes each, as far as
+			there were rows for them (symbolizer/plan/unwind.h); aux: NATIVE_* */
+	ITEM_SLICE,  /* after it, with NATIVE_MISSED: the stack pointer and rbp in the frame of its
+			last address, and the stack from there on */
 };
 
-enum { ITEM_NO_READ = 0xff }; /* `read` of the last two */
+enum {
+	NATIVE_MISSED = 1, /* there is no row for the last one yet */
+	NATIVE_CUT = 2,	   /* outer frames are missing */
+};
+
+enum { ITEM_NO_READ = 0xff }; /* `read` of the last four */
 
 /* Calls that are summed up. */
 struct sum_counts {

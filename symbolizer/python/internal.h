@@ -190,23 +190,6 @@ int64_t py_read_int(const struct py_runtime *rt, uint64_t addr);
  * longer than max). */
 ssize_t py_read_bytes(const struct py_runtime *rt, uint64_t addr, size_t max, uint8_t **out);
 
-/* Source files: lines of the target's Python code. */
-
-struct py_sources;
-
-/* Files as process `pid` sees them and may read them, also after it has ended:
- * symbolizer/target/target_files.h. What is no file is looked up in the linecache of `rt`, as long
- * as it runs (NULL: it is not). NULL when out of memory. */
-struct py_sources *py_sources_new(pid_t pid, const struct py_runtime *rt);
-void py_sources_free(struct py_sources *s); /* NULL allowed */
-
-/* Line `line` (from 1) of `file` without indentation and trailing space, NUL-terminated into out,
- * truncated between characters to size - 1 bytes; invalid UTF-8 becomes '?'. Shows the file as it
- * is now, which may have changed since the program loaded it. Caches at most 64 files and 16 MiB.
- * Returns the length, 0 for an empty line, or -ENOENT when there is no such line or no text. */
-ssize_t py_sources_line(struct py_sources *s, const char *file, int32_t line, char *out,
-			size_t size);
-
 /* The address of the value of a name in it. */
 int py_module_get(const struct py_runtime *rt, const char *module, const char *name,
 		  uint64_t *value);

@@ -197,6 +197,23 @@ int py_set_torch_dir(struct py_runtime *rt, const char *path);
  * there is none. Also sets frame->text. */
 const char *py_frame_text(struct py_runtime *rt, const struct py_frame *frame);
 
+/* Source files: lines of the target's code. */
+
+struct py_sources;
+
+/* Files as process `pid` sees them and may read them, also after it has ended:
+ * symbolizer/target/target_files.h. What is no file is looked up in the linecache of `rt`, as long
+ * as it runs (NULL: it is not). NULL when out of memory. */
+struct py_sources *py_sources_new(pid_t pid, const struct py_runtime *rt);
+void py_sources_free(struct py_sources *s); /* NULL allowed */
+
+/* Line `line` (from 1) of `file` without indentation and trailing space, NUL-terminated into out,
+ * truncated between characters to size - 1 bytes; invalid UTF-8 becomes '?'. Shows the file as it
+ * is now, which may have changed since the program loaded it. Caches at most 64 files and 16 MiB.
+ * Returns the length, 0 for an empty line, or -ENOENT when there is no such line or no text. */
+ssize_t py_sources_line(struct py_sources *s, const char *file, int32_t line, char *out,
+			size_t size);
+
 /* Code objects that may be freed before they can be read: copies made by the engine when they were
  * met or freed. */
 

@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "symbolizer/native/native_callers.h"
 #include "symbolizer/plan/plan.h"
 #include "symbolizer/target/elf.h"
 #include "tracer/proc/follow.h"
@@ -113,6 +114,9 @@ struct engine {
 			 struct err *e);
 	/* Set how process number `proc` is read; may be called again at any time. 0 or -errno. */
 	int (*set_proc)(struct engine *g, uint16_t proc, const struct proc_conf *conf);
+	/* More rows by which stacks of process number `proc` are walked (proc_conf.native), `n` of
+	 * them. NULL: this engine walks none. */
+	void (*add_rows)(struct engine *g, uint16_t proc, const struct native_row *rows, size_t n);
 	/* Add the probes of `file` to those in `pid`. 0 or -errno. */
 	int (*attach)(struct engine *g, pid_t pid, uint16_t proc, const struct probe_file *file,
 		      struct err *e);

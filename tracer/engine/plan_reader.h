@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "symbolizer/plan/plan.h"
+#include "symbolizer/plan/unwind.h"
 #include "tracer/engine/remote.h"
 #include "tracer/engine/sums.h"
 
@@ -185,6 +186,16 @@ struct shadow_stack {
 	struct open_op open[OPEN_MAX];
 };
 
+/* What walking the native stack of a thread needs. */
+struct native_walk {
+	const struct unwind_table *table;
+	uint64_t low, high;	  /* the stack is within; high 0: not known yet */
+	struct unwind_frame from; /* where to begin; pc 0: at the entry of a function */
+	/* Set low and high to the stack that `sp` is in. False: it is not known. */
+	bool (*find)(struct native_walk *w, uint64_t sp);
+	unsigned found; /* how often it has */
+};
+
 /* A hit: the thread is stopped at a probe. Nothing is owned. */
 struct op_hit {
 	struct remote *mem; /* of the thread, begun for this stop */
@@ -194,11 +205,15 @@ struct op_hit {
 	const uint64_t *regs;	    /* ARCH_REGS registers, enum arch_reg */
 	const uint64_t *fp; /* the low bytes of the SSE argument registers are every other word of
 			       these; NULL: not known */
+	struct native_walk *native; /* NULL: no native stack is sent */
 	uint64_t fsbase;
 	uint64_t ts; /* CLOCK_MONOTONIC, ns */
 	uint32_t op;
 	uint16_t proc;
 };
+
+/* Append an ITEM_NATIVE, and the ITEM_SLICE that belongs to it. */
+void native_walk_put(const struct op_hit *h);
 
 /* The entry of an op. False when it is nested too deep to be followed. */
 bool shadow_stack_entry(struct shadow_stack *t, const struct op_hit *h);

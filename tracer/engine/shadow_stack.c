@@ -193,6 +193,13 @@ static uint8_t nesting(const struct shadow_stack *t, const struct open_op *f)
 	return flags;
 }
 
+static bool wants_native(const struct op_hit *h, const struct open_op *f)
+{
+	if (!h->native || !(h->plan->flags & PLAN_PY))
+		return false;
+	return !f->py.frame || (h->conf->native == NATIVE_OF_ALL && !h->out->lean);
+}
+
 static void send_entry(struct shadow_stack *t, const struct op_hit *h, const struct open_op *up,
 		       struct open_op *f)
 {
@@ -207,6 +214,8 @@ static void send_entry(struct shadow_stack *t, const struct op_hit *h, const str
 		h->out->hit->flags |= nesting(t, f);
 	if (h->conf->py_on && (h->plan->flags & PLAN_PY))
 		put_python(t, h, !sums && up && up->py_sent, up, f);
+	if (wants_native(h, f))
+		native_walk_put(h);
 	hit_buf_send(h->out);
 	f->row = h->out->row;
 	h->out->inner = false;

@@ -32,6 +32,7 @@ struct proc {
 	bool boxed;	     /* boxed calls are probed */
 	bool code_freed;     /* the freeing of Python code is probed */
 	uint32_t generation; /* generation of the configuration that the engine has */
+	size_t rows;	     /* native_callers_rows that the engine has */
 	uint64_t added;
 	bool decoded; /* the process has exited and all its records are decoded */
 };

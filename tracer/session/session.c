@@ -256,6 +256,17 @@ static void housekeeping(struct session *s)
 	write_stats(s);
 }
 
+/* Tell the engine by which rows it walks on. */
+static void add_rows(struct session *s, uint16_t index, struct proc *p)
+{
+	size_t n = 0;
+	const struct native_row *rows =
+	    p->target->callers ? native_callers_rows(p->target->callers, &n) : NULL;
+	if (s->engine->add_rows && n > p->rows)
+		s->engine->add_rows(s->engine, index, rows + p->rows, n - p->rows);
+	p->rows = n;
+}
+
 /* Update the engine as soon as the layout of a process's tensors is known. */
 static void update_procs(struct session *s)
 {
@@ -263,6 +274,7 @@ static void update_procs(struct session *s)
 		struct proc *p = &s->procs[i];
 		if (!p->target)
 			continue;
+		add_rows(s, (uint16_t)i, p);
 		target_refresh(p->target);
 		if (p->generation == p->target->conf.generation)
 			continue;

@@ -50,6 +50,27 @@ static int set_proc(struct engine *g, uint16_t proc, const struct proc_conf *con
 	return 0;
 }
 
+/* A row whose places are all taken is left out: the walk ends there. */
+static void add_row(struct unwind_table *t, const struct native_row *row)
+{
+	const struct unwind_row like = {.rule = row->rule};
+	for (uint32_t i = 0; i < UNWIND_PROBES; i++) {
+		struct unwind_row *r = &t->row[unwind_place(row->pc, i)];
+		if (r->pc)
+			continue;
+		r->word = like.word;
+		r->pc = row->pc;
+		return;
+	}
+}
+
+static void add_rows(struct engine *g, uint16_t proc, const struct native_row *rows, size_t n)
+{
+	for (struct inside *i = of(g)->all; i; i = i->next)
+		for (size_t k = 0; i->share && i->proc == proc && k < n; k++)
+			add_row(&i->share->unwind, &rows[k]);
+}
+
 /* Inject the library. It connects once its thread runs, so not while the process is stopped. */
 static int bring_in(struct engine_shim *m, pid_t pid, struct inside **out, struct err *e)
 {
@@ -447,6 +468,7 @@ int engine_shim_open(const struct engine_wanted *w, struct engine **out, struct 
 	    .observes = true,
 	    .set_plans = set_plans,
 	    .set_proc = set_proc,
+	    .add_rows = add_rows,
 	    .attach = attach,
 	    .expect = expect,
 	    .is_outside = is_outside,

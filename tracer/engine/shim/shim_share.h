@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "symbolizer/plan/plan.h"
+#include "symbolizer/plan/unwind.h"
 #include "tracer/engine/ring.h"
 #include "tracer/engine/sums.h"
 
@@ -219,6 +220,7 @@ struct shim_share {
 	uint64_t node[SHIM_NODES];
 	uint64_t engine_from, engine_to; /* of torch::autograd::Engine::thread_main */
 	struct op_plan plan[SHIM_PLANS];
+	struct unwind_table unwind; /* written by ditrace, as it meets return addresses */
 	uint16_t proc;
 	_Atomic uint64_t lost; /* of threads without a ring */
 	struct shim_thread thread[SHIM_THREADS];

@@ -99,6 +99,7 @@ struct recorder_thread {
 	const uint64_t *learned;     /* the record whose layout was checked at its start, */
 	unsigned learned_exceptions; /* and struct call's `exceptions` then */
 	uint64_t node_class;	     /* vtable of the node that the autograd engine evaluates */
+	struct native_walk native;   /* how its native stack is walked */
 	uint32_t conf_seq;
 	struct proc_conf conf;
 	struct shadow_stack ops;
@@ -127,6 +128,28 @@ static inline struct shim_thread *thread_slot(const struct recorder_thread *t)
 /* What the calling thread records with now, marked as busy until it clears that; NULL: nothing is
  * to be recorded. Between inside_begin and inside_end. */
 struct recorder_thread *recorder_take(void);
+
+/* native_bounds.c: struct native_walk.find, by the kernel. */
+bool native_bounds_find(struct native_walk *w, uint64_t sp);
+
+/* For the entry of an op on the calling thread: what its native stack is walked with; NULL: none is
+ * to be. `from`: where to begin (struct native_walk). */
+static inline struct native_walk *thread_native(struct recorder_thread *t, struct unwind_frame from)
+{
+	t->native.table = &t->share->unwind;
+	t->native.from = from;
+	t->native.find = native_bounds_find;
+	return t->conf.native ? &t->native : NULL;
+}
+
+/* The caller's own frame, as if it were the caller of something. */
+static inline __attribute__((always_inline)) struct unwind_frame unwind_here(void)
+{
+	struct unwind_frame f;
+	__asm__ volatile("lea 1(%%rip), %0\n\tmov %%rsp, %1\n\tmov %%rbp, %2"
+			 : "=&r"(f.pc), "=&r"(f.sp), "=&r"(f.bp));
+	return f;
+}
 
 /* Of the shared memory's plan. The registers must have ARCH_SP. */
 static inline struct op_hit thread_hit(struct recorder_thread *t, uint32_t op, const uint64_t *regs,

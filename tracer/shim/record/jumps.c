@@ -59,6 +59,7 @@ static void enter_op(struct recorder_thread *t, const uint64_t *regs, uint32_t o
 	}
 	struct op_hit h = thread_hit(t, op, regs, now);
 	h.fp = fp;
+	h.native = thread_native(t, (struct unwind_frame){0});
 	recorder_ask_python(t);
 	t->out.stop = h.plan->flags & PLAN_STOP && !t->share->away;
 	if (shadow_stack_entry(&t->ops, &h)) {

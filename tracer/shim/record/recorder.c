@@ -105,6 +105,7 @@ static void enter(struct recorder_thread *t, enum shim_op op, const uint64_t *rf
 		regs[arch_int_arg[SHIM_LOC_NAME]] = (uint64_t)(uintptr_t)name;
 		regs[arch_int_arg[SHIM_LOC_NAME_LEN]] = strlen(name);
 	}
+	h.native = thread_native(t, unwind_here());
 	recorder_ask_python(t);
 	t->out.stop = h.plan->flags & PLAN_STOP && !t->share->away;
 	if (shadow_stack_entry(&t->ops, &h)) {

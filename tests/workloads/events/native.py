@@ -1,0 +1,12 @@
+"""Ops that C code calls in threads of its own: native.py LIBRARY."""
+
+import ctypes
+import sys
+
+import torch
+
+with open("/proc/self/maps") as maps:
+    path = next(line.split()[5] for line in maps if "libtorch_cpu" in line)
+relu = ctypes.cast(ctypes.CDLL(path)._ZN2at4_ops4relu4callERKNS_6TensorE, ctypes.c_void_p)
+x = torch.ones(2)
+ctypes.CDLL(sys.argv[1]).in_thread(relu, ctypes.c_void_p(x._cdata))
