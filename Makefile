@@ -19,6 +19,7 @@ FOLDERS := base tracer symbolizer perf tui replay
 sources = $(sort $(shell find $(1) -name '$(2)'))
 LIB_SRC := $(filter-out %.bpf.c tracer/shim/%,$(call sources,$(FOLDERS),*.c))
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(BUILD)/replay/runner_py.o $(BUILD)/tracer/shim/library.o \
+	$(BUILD)/perf/export/parquet/writer_py.o \
 	$(BUILD)/perf/export/html/page_head.o $(BUILD)/perf/export/html/page_tail.o
 # The library that goes into traced processes: its own parts, and what the other engines do, too.
 SHIM_SRC := $(call sources,tracer/shim,*.c) $(addprefix tracer/engine/,plan_reader.c shadow_stack.c native_walk.c pyframes.c ring.c sums.c) \
@@ -84,6 +85,13 @@ $(BUILD)/replay/runner_py.o: $(RUNNER_PY) replay/runner/first.py replay/runner/l
 	$(Q){ cat replay/runner/first.py; echo 'SOURCES = {'; $(call embedded,ditrace_runner,$(RUNNER_PY)); echo '}'; \
 		cat replay/runner/loader.py replay/runner/start.py; } > $(@D)/runner_py
 	$(Q)cd $(@D) && ld -r -b binary -z noexecstack -o runner_py.o runner_py
+
+# What writes Parquet, in a Python with pyarrow.
+$(BUILD)/perf/export/parquet/writer_py.o: replay/runner/first.py perf/export/parquet/writer.py
+	@mkdir -p $(@D)
+	$(call say,PY,$@)
+	$(Q)cat $^ > $(@D)/writer_py
+	$(Q)cd $(@D) && ld -r -b binary -z noexecstack -o writer_py.o writer_py
 
 $(BUILD)/shim/%.o: %.c
 	@mkdir -p $(@D)
@@ -166,7 +174,7 @@ test:
 
 # The same files with larger numbers.
 test-long:
-	@tests/deps test
+	@LONG=1 tests/deps test
 	@$(MAKE) --no-print-directory $(PARALLEL) all unit
 	@BUILD=$(BUILD) LONG=1 LIMIT=90m tests/run
 

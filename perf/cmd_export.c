@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -9,6 +10,7 @@
 
 #include "base/files.h"
 #include "base/options.h"
+#include "base/run_python.h"
 #include "base/system.h"
 #include "base/text.h"
 #include "perf/export/export.h"
@@ -29,11 +31,24 @@ static int open_output(const char *path, const char *output, struct new_file *to
 	return err_hint(e, "name another file: -o FILE");
 }
 
-enum { TO_CSV, TO_CHROME, TO_FOLDED, TO_HTML, TO_PERFETTO, TO_SPEEDSCOPE, TO_SQLITE, TO_SVG };
+enum {
+	TO_CSV,
+	TO_CHROME,
+	TO_FOLDED,
+	TO_HTML,
+	TO_PARQUET,
+	TO_PERFETTO,
+	TO_SPEEDSCOPE,
+	TO_SQLITE,
+	TO_SVG
+};
 
 struct export_job {
 	int format;
 	const char *output;
+	const char *python; /* of parquet; NULL: the first on the PATH that has pyarrow */
+	char found[PATH_MAX];
+	struct parquet_notes *notes;
 	bool samples;
 	struct trace_choice choice;
 	struct export_in in;
@@ -184,6 +199,26 @@ static int write_file(struct export_job *x, struct err *e)
 	return err_set(e, named, "cannot write %s: %s", x->output, strerror(-named));
 }
 
+/* Like write_file, of a folder. */
+static int write_folder(struct export_job *x, struct err *e)
+{
+	stop_by_signals();
+	int r = export_parquet(&x->in, x->notes, x->python, x->output, e);
+	return stopped_by ? err_set(e, -EINTR, "stopped: nothing was written to %s", x->output) : r;
+}
+
+static int find_python(struct export_job *x, struct err *e)
+{
+	python_drop_empty_folders();
+	if (x->python)
+		return 0;
+	int r = python_find("pyarrow", x->found, sizeof(x->found), e);
+	x->python = x->found;
+	return r ? err_hint(e, "Parquet is written by pyarrow, of any Python: python3 -m pip "
+			       "install pyarrow; or name one that has it: --python PATH")
+		 : 0;
+}
+
 /* Of a file with ops and samples. */
 static bool has_both(int format)
 {
@@ -199,16 +234,18 @@ static bool has_steps(int format)
 static int open_query(struct export_job *x, struct err *e)
 {
 	const struct trace_query_opts opts = {.choice = x->choice,
-					      .kinds = x->samples	     ? TRACE_SAMPLES
+					      .kinds = x->format == TO_PARQUET ? TRACE_OPS
+						       : x->samples	       ? TRACE_SAMPLES
 						       : has_both(x->format) ? TRACE_OPS_AND_SAMPLES
 									     : TRACE_OPS_OR_SAMPLES,
 					      .by_start = true,
 					      .unchosen = x->format == TO_CSV,
 					      .first = x->samples	      ? NULL
 						       : x->format == TO_CSV  ? export_csv_note
+						       : x->notes	      ? export_parquet_note
 						       : has_steps(x->format) ? export_chrome_note
 									      : NULL,
-					      .first_arg = &x->in};
+					      .first_arg = x->notes ? (void *)x->notes : &x->in};
 	int r = trace_query(x->in.path, &opts, &x->in.query, e);
 	if (r || x->format != TO_PERFETTO || !trace_query_of_samples(x->in.query))
 		return r;
@@ -230,6 +267,18 @@ static int check_export(const struct export_job *x, struct err *e)
 				"chrome, html, perfetto and sqlite have it without; see: ditrace "
 				"export --help");
 	}
+	if (x->format == TO_PARQUET && x->samples) {
+		err_set(e, -EINVAL, "--samples: parquet has no samples");
+		return err_hint(e, "csv and sqlite have: --to sqlite");
+	}
+	if (x->format == TO_PARQUET && !x->output) {
+		err_set(e, -EINVAL, "--to parquet writes a folder");
+		return err_hint(e, "name it: -o DIR");
+	}
+	if (x->python && x->format != TO_PARQUET) {
+		err_set(e, -EINVAL, "--python goes with --to parquet");
+		return err_hint(e, "leave it out");
+	}
 	if (x->format != TO_SQLITE || x->output)
 		return trace_choice_check(&x->choice, e);
 	err_set(e, -EINVAL, "a database cannot be written to standard output");
@@ -240,11 +289,16 @@ static int check_export(const struct export_job *x, struct err *e)
 static int export_to(struct export_job *x)
 {
 	struct err e = {0};
-	int r = open_query(x, &e);
+	int r = x->format == TO_PARQUET ? find_python(x, &e) : 0;
+	if (!r && x->format == TO_PARQUET && !(x->notes = parquet_notes_new()))
+		r = err_set(&e, -ENOMEM, "no memory");
+	r = r ? r : open_query(x, &e);
 	if (r)
 		return trace_query_end(x->in.query, 0, r, &e);
 	bool has_sums = x->format == TO_FOLDED || x->format == TO_SVG || x->format == TO_HTML;
-	r = x->output ? write_file(x, &e) : write_rows(x, stdout, &e);
+	r = x->format == TO_PARQUET ? write_folder(x, &e)
+	    : x->output		    ? write_file(x, &e)
+				    : write_rows(x, stdout, &e);
 	hide_progress(x);
 	if (x->in.devices && !trace_query_activities(x->in.query))
 		fputs("ditrace: the trace has nothing that devices did, of what was chosen\n",
@@ -254,17 +308,24 @@ static int export_to(struct export_job *x)
 	    &e);
 }
 
+/* export --to parquet DIR: the only name on the line is of what is made, unless it is a trace. */
+static bool is_folder_to_make(const struct export_job *x, const char *name)
+{
+	return x->format == TO_PARQUET && !x->output && !trace_query_can_read(name);
+}
+
 int cmd_export(int argc, char **argv)
 {
-	static const char *const formats[] = {"csv",	    "chrome", "folded", "html", "perfetto",
-					      "speedscope", "sqlite", "svg",	NULL};
+	static const char *const formats[] = {"csv",	  "chrome",	"folded", "html", "parquet",
+					      "perfetto", "speedscope", "sqlite", "svg",  NULL};
 	struct export_job x = {.in.path = "ditrace.data"};
 	x.in.choice = &x.choice;
 	x.in.watch = (struct export_watch){.look = look, .arg = &x};
 	x.shows_progress = isatty(STDERR_FILENO);
 	const struct option_def options[] = {
 	    {0, "to", OPTION_CHOICE, &x.format, "FORMAT",
-	     "csv (default), chrome, folded, html, perfetto, speedscope, sqlite or svg", formats},
+	     "csv (default), chrome, folded, html, parquet, perfetto, speedscope, sqlite or svg",
+	     formats},
 	    {0, "format", OPTION_CHOICE, &x.format, "FORMAT", "the same as --to", formats},
 	    QUERY_OPTIONS(x.choice),
 	    {0, "samples", OPTION_FLAG, &x.samples, NULL,
@@ -273,6 +334,8 @@ int cmd_export(int argc, char **argv)
 	     "folded, svg: the time on devices, by the ops that launched it", NULL},
 	    {'o', "output", OPTION_STRING, &x.output, "FILE",
 	     "write there instead of to standard output; FILE.gz: compressed", NULL},
+	    {0, "python", OPTION_STRING, &x.python, "PATH",
+	     "parquet: an interpreter that has pyarrow (default: the first on the PATH)", NULL},
 	    {0},
 	};
 	const struct command command = {
@@ -286,6 +349,8 @@ int cmd_export(int argc, char **argv)
 		"chrome      Trace Event JSON: https://ui.perfetto.dev, chrome://tracing\n"
 		"folded      stacks and ns for flamegraph.pl\n"
 		"html        a page for a browser: steps, flame graphs, a timeline, tables\n"
+		"parquet     a partitioned data set in the folder of -o, for DuckDB, Spark, "
+		"pandas\n"
 		"speedscope  https://www.speedscope.app\n"
 		"sqlite      a database with the views \"calls\", \"on_devices\" and \"sampled\"\n"
 		"Of a file with ops and samples chrome, html and sqlite have both, the others "
@@ -295,7 +360,9 @@ int cmd_export(int argc, char **argv)
 	int status, first = options_start(&command, argc, argv, &status);
 	if (!first)
 		return status;
-	if (first < argc)
+	if (first < argc && is_folder_to_make(&x, argv[first]))
+		x.output = argv[first];
+	else if (first < argc)
 		x.in.path = argv[first];
 	struct err e = {0};
 	if (check_export(&x, &e)) {
@@ -304,6 +371,7 @@ int cmd_export(int argc, char **argv)
 	}
 	status = export_to(&x);
 	export_notes_free(x.in.notes);
+	parquet_notes_free(x.notes);
 	if (stopped_by)
 		raise(stopped_by);
 	return status;

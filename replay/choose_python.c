@@ -1,86 +1,18 @@
-#define _GNU_SOURCE
 #include "replay/internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <spawn.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
+#include "base/run_python.h"
 #include "base/text.h"
 #include "replay/capture/capture_files.h"
 
-extern char **environ;
-
-/* An empty folder of PYTHONPATH is the current one, which may be a stranger's. */
-static void drop_empty_folders(void)
-{
-	const char *path = getenv("PYTHONPATH");
-	char *kept = path ? malloc(strlen(path) + 2) : NULL, *end = kept;
-	for (const char *s = path; kept && *s;) {
-		size_t n = strcspn(s, ":");
-		if (n) {
-			end = mempcpy(end, s, n);
-			*end++ = ':';
-		}
-		s += n + (s[n] == ':');
-	}
-	if (!kept)
-		return;
-	if (end > kept) {
-		end[-1] = '\0';
-		setenv("PYTHONPATH", kept, 1);
-	} else {
-		unsetenv("PYTHONPATH");
-	}
-	free(kept);
-}
-
-/* Whether the interpreter can import torch. With -c Python looks into the current folder first;
- * sys is built in, and no module is imported before that is over. */
-static bool has_torch(const char *python)
-{
-	static char script[] = "import sys; sys.path[:] = [p for p in sys.path if p]; "
-			       "import importlib.util as u; sys.exit(u.find_spec('torch') is None)";
-	char *argv[] = {(char *)python, "-c", script, NULL};
-	posix_spawn_file_actions_t quiet;
-	pid_t pid;
-	int status = 1;
-	posix_spawn_file_actions_init(&quiet);
-	posix_spawn_file_actions_addopen(&quiet, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-	if (!posix_spawn(&pid, python, &quiet, NULL, argv, environ))
-		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-			;
-	posix_spawn_file_actions_destroy(&quiet);
-	return !status;
-}
-
-static bool look_in(const char *dir, size_t len, char *out, size_t size)
-{
-	static const char *const names[] = {"python3", "python"};
-	for (int i = 0; i < 2; i++) {
-		int n = snprintf(out, size, "%.*s/%s", (int)len, dir, names[i]);
-		if (n > 0 && (size_t)n < size && !access(out, X_OK) && has_torch(out))
-			return true;
-	}
-	return false;
-}
-
 static int on_the_path(struct python_choice *out, struct err *e)
 {
-	const char *path = getenv("PATH");
-	for (const char *s = path ? path : "/usr/bin"; *s;) {
-		size_t n = strcspn(s, ":");
-		if (n && look_in(s, n, out->path, sizeof(out->path)))
-			return 0;
-		s += n + (s[n] == ':');
-	}
-	err_set(e, -ENOENT, "no python3 on the PATH imports torch");
-	return err_hint(e, "name the interpreter of the training: --python PATH");
+	int r = python_find("torch", out->path, sizeof(out->path), e);
+	return r ? err_hint(e, "name the interpreter of the training: --python PATH") : 0;
 }
 
 static bool same(const struct capture_place *a, const struct capture_place *b)
@@ -116,7 +48,7 @@ static int as_captured(const struct capture_place *p, size_t kinds, struct pytho
 		       struct err *e)
 {
 	bool there = interpreter_is_there(p->python, p->python_changed);
-	if (there && has_torch(p->python)) {
+	if (there && python_has(p->python, "torch")) {
 		snprintf(out->path, sizeof(out->path), "%s", p->python);
 		if (kinds > 1)
 			snprintf(out->note, sizeof(out->note),
@@ -139,7 +71,7 @@ int choose_python(const char *given, const struct capture_places *captures,
 {
 	size_t kinds = 0;
 	*out = (struct python_choice){0};
-	drop_empty_folders();
+	python_drop_empty_folders();
 	if (given &&
 	    (size_t)snprintf(out->path, sizeof(out->path), "%s", given) >= sizeof(out->path))
 		return err_set(e, -ENAMETOOLONG, "--python: the path is too long");

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/run_python.h"
 
 extern char **environ;
 extern const char _binary_runner_py_start[], _binary_runner_py_end[];
@@ -24,25 +25,6 @@ enum { FD_SCRIPT = 10, FD_REQUESTS, FD_REPLIES, FD_ARENA };
 
 /* Seconds to wait for a runner: told to stop, and dying by itself, perhaps writing a core file. */
 enum { STOPPING_S = 1, DYING_S = 60 };
-
-static int script_file(void)
-{
-	/* cppcheck-suppress comparePointers; both symbols are ends of one object made by the linker
-	 */
-	size_t left = (size_t)(_binary_runner_py_end - _binary_runner_py_start);
-	const char *p = _binary_runner_py_start;
-	int fd = memfd_create("runner.py", MFD_CLOEXEC);
-	while (fd >= 0 && left) {
-		ssize_t n = write(fd, p, left);
-		if (n < 0) {
-			close(fd);
-			return -1;
-		}
-		p += n;
-		left -= (size_t)n;
-	}
-	return fd;
-}
 
 static void close_all(int *fds, int n)
 {
@@ -136,8 +118,8 @@ int worker_start(struct worker *w, const struct worker_how *how, struct err *e)
 		close_all(requests, 2);
 		return err_set(e, -errno, "cannot make a pipe: %s", strerror(errno));
 	}
-	int theirs[4] = {high(script_file()), high(requests[0]), high(replies[1]),
-			 high(worker_arena())};
+	int theirs[4] = {high(python_program(_binary_runner_py_start, _binary_runner_py_end)),
+			 high(requests[0]), high(replies[1]), high(worker_arena())};
 	w->requests = requests[1];
 	w->replies = replies[0];
 	w->arena = theirs[3] >= 0 ? fcntl(theirs[3], F_DUPFD_CLOEXEC, 0) : -1;

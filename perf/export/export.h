@@ -88,6 +88,20 @@ int export_csv_samples(struct export_in *in, FILE *f, struct err *e);
  * caller's; `output` is its name for messages. Its tables are described in ditrace-export(1). */
 int export_sqlite(struct export_in *in, int fd, const char *output, struct err *e);
 
+/* What the first pass (export_parquet_note, whose `arg` it is) notes for export_parquet: steps and
+ * collectives. NULL if out of memory; free with parquet_notes_free, NULL allowed. */
+struct parquet_notes;
+struct parquet_notes *parquet_notes_new(void);
+void parquet_notes_free(struct parquet_notes *n);
+int export_parquet_note(void *arg, const struct trace_item *item, struct err *e);
+
+/* A data set of Parquet files, FOLDER/TABLE/host=HOST/rank=RANK/BEGUN.parquet, as described in
+ * ditrace-export(1), by pyarrow of `python`. Files of other traces in the folder stay, those of the
+ * same trace are replaced. Files get their names at the end; of an export that fails nothing stays.
+ * Memory: up to a million rows. Returns like trace_query_next at the end of the file. */
+int export_parquet(struct export_in *in, struct parquet_notes *notes, const char *python,
+		   const char *folder, struct err *e);
+
 /* CSV with a row for each forward op, also for those that checkpoints recompute, in the layout of
  * ditorch's table of times. Columns:
  *

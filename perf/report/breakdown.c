@@ -41,6 +41,7 @@ struct breakdown_process {
 	uint64_t seen;		  /* steps */
 	uint64_t whole, first_ns; /* whole steps; the start of the first */
 	int32_t pid;
+	uint32_t rank1;
 	int32_t tid; /* that trains, see is_of_main; 0: not known */
 	bool is_worker;
 	bool in_data;		  /* the last op was a DataLoader's */
@@ -219,7 +220,7 @@ static struct breakdown_process *process_of(struct breakdown *b, const struct op
 	    array_grow(&b->processes, &b->processes_room, (size_t)id + 1, sizeof(*b->processes)))
 		return NULL;
 	if (is_new)
-		b->processes[id] = (struct breakdown_process){.pid = ev->pid};
+		b->processes[id] = (struct breakdown_process){.pid = ev->pid, .rank1 = ev->rank1};
 	return &b->processes[id];
 }
 
@@ -264,8 +265,11 @@ static void count_gap(struct breakdown *b, struct breakdown_process *p, const st
 
 static int tell_step(const struct breakdown *b, const struct breakdown_process *p)
 {
-	struct breakdown_step s = {
-	    .pid = p->pid, .number = p->steps.done, .start_ns = p->step_ns, .end_ns = p->inside_ns};
+	struct breakdown_step s = {.pid = p->pid,
+				   .rank1 = p->rank1,
+				   .number = p->steps.done,
+				   .start_ns = p->step_ns,
+				   .end_ns = p->inside_ns};
 	memcpy(s.parts, p->pending.parts, sizeof(s.parts));
 	return b->on_step ? b->on_step(b->on_step_arg, &s) : 0;
 }

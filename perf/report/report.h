@@ -58,6 +58,7 @@ struct breakdown_span {
 /* A whole step of one process: from the end of the step before to its own. */
 struct breakdown_step {
 	int32_t pid;
+	uint32_t rank1;	 /* as in struct op_event */
 	uint64_t number; /* as --step counts */
 	uint64_t start_ns, end_ns;
 	uint64_t parts[BREAKDOWN_PARTS];
