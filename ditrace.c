@@ -62,6 +62,8 @@ static const struct {
     {"ctl", "what ditrace's library does in a process, and taking it out", cmd_ctl, JUDGE, TRACING},
     {"stack", "what every thread of a running process does at this moment", cmd_stack, LOOK,
      TRACING},
+    {"watch", "wait until a training hangs, and write the stacks of all its ranks", cmd_watch, LOOK,
+     TRACING},
     {"monitor", "what a running process uses of the machine, over time", cmd_monitor, LOOK,
      TRACING},
     {"doctor", "check whether tracing will work, and say what to fix", cmd_doctor, LOOK, TRACING},

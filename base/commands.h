@@ -18,6 +18,9 @@ int cmd_top(int argc, char **argv);
 int cmd_stack(int argc, char **argv);
 int cmd_monitor(int argc, char **argv);
 
+/* Wait for a training that hangs, and write its stacks. Also 3: it has hung. */
+int cmd_watch(int argc, char **argv);
+
 /* ditrace without a command, on a terminal: the processes that run PyTorch, for cmd_top. */
 int cmd_processes(int argc, char **argv);
 

@@ -9,9 +9,12 @@
 
 #include "base/err.h"
 #include "base/options.h"
+#include "base/text.h"
+#include "perf/trace/trace_read.h"
 #include "symbolizer/target/process.h"
 #include "tracer/proc/thread_facts.h"
 #include "tracer/session/session.h"
+#include "tracer/stack/hang.h"
 #include "tracer/stack/stack_snapshot.h"
 #include "tracer/trace_loop.h"
 
@@ -25,84 +28,143 @@ static void pause_ns(uint64_t ns)
 	nanosleep(&left, NULL);
 }
 
-static int take_looks(struct stack_snapshot_view *v, unsigned times, uint64_t interval,
-		      struct err *e)
+/* The processes to look at, and what there is besides. */
+struct stack_views {
+	struct stack_snapshot_view *all;
+	size_t n;
+	struct hang_ranks ranks;
+	int status;
+};
+
+/* One that fails does not hide the others. */
+static void fail(struct stack_views *s, struct stack_snapshot_view *v, const struct err *e)
 {
-	for (; v->looks < times; v->looks++) {
-		if (v->looks)
-			pause_ns(interval);
-		int r = stack_reader_take(v->stack_reader, &v->look, e);
-		if (r)
-			return r;
-		if (!v->looks)
-			v->first_ns = v->look->at_ns;
-	}
-	return 0;
+	err_print(e);
+	stack_reader_close(v->stack_reader);
+	*v = (struct stack_snapshot_view){0};
+	s->status = EXIT_FAILED;
 }
 
-/* `place`, if not NULL, is where it is. */
-static int show(struct stack_snapshot_view *v, unsigned times, uint64_t interval, int format,
-		struct stack_place *place)
+static void open_all(struct stack_views *s)
+{
+	for (size_t i = 0; i < s->n; i++) {
+		struct stack_snapshot_view *v = &s->all[i];
+		struct err e = {0};
+		if (stack_reader_open(v->pid, v->native, &v->stack_reader, &e))
+			fail(s, v, &e);
+	}
+}
+
+static void take_looks(struct stack_views *s, unsigned times, uint64_t interval)
+{
+	size_t left = s->n;
+	for (unsigned look = 0; look < times && left; look++) {
+		if (look)
+			pause_ns(interval);
+		left = 0;
+		for (size_t i = 0; i < s->n; i++) {
+			struct stack_snapshot_view *v = &s->all[i];
+			struct err e = {0};
+			if (!v->stack_reader)
+				continue;
+			if (stack_reader_take(v->stack_reader, &v->look, &e)) {
+				fail(s, v, &e);
+				continue;
+			}
+			left++;
+			v->first_ns = v->looks++ ? v->first_ns : v->look->at_ns;
+		}
+	}
+}
+
+static void no_output(struct stack_views *s, int r)
 {
 	struct err e = {0};
-	int r = stack_reader_open(v->pid, v->native, &v->stack_reader, &e);
-	if (!r)
-		r = take_looks(v, times, interval, &e);
-	if (!r && place)
-		stack_place_of(v, place);
-	if (!r) {
-		r = format == FORMAT_JSON ? stack_snapshot_json(v, stdout)
-					  : stack_snapshot_print(v, stdout);
-		if (!r && fflush(stdout))
-			r = -1;
-		if (r)
-			err_set(&e, r, "cannot write the stacks");
+	if (!r && !fflush(stdout) && !ferror(stdout))
+		return;
+	err_set(&e, r ? r : -EIO, "cannot write the stacks");
+	err_print(&e);
+	s->status = EXIT_FAILED;
+}
+
+/* What does not match, and where all are, with those that traces say have ended. */
+static void compare(struct stack_views *s, const struct hang_ranks *traced, int format)
+{
+	int r = 0;
+	for (size_t i = 0; i < s->n && !r; i++) {
+		struct hang_rank rank;
+		if (!s->all[i].look)
+			continue;
+		stack_place_of(&s->all[i], &rank);
+		r = hang_ranks_add(&s->ranks, &rank);
 	}
-	stack_reader_close(v->stack_reader);
-	if (r)
-		err_print(&e);
-	return r ? EXIT_FAILED : EXIT_GOOD;
+	for (size_t i = 0; i < traced->n && !r; i++)
+		if (traced->all[i].state == HANG_ENDED)
+			r = hang_ranks_add(&s->ranks, &traced->all[i]);
+	r = r ? r : hang_ranks_add_absent(&s->ranks);
+	char *text = r ? NULL : hang_explain(&s->ranks);
+	if (!r && !text)
+		r = -ENOMEM;
+	if (!r && format == FORMAT_TEXT && text[0])
+		printf("%s\n", text);
+	if (!r && format == FORMAT_TEXT) {
+		r = hang_print_places(&s->ranks, stdout, terminal_of(stdout));
+		putchar('\n');
+	} else if (!r) {
+		r = hang_print_json(&s->ranks, text, stdout);
+	}
+	free(text);
+	no_output(s, r);
 }
 
-static int compare_ranks(const void *a, const void *b)
+static void show_stacks(struct stack_views *s, int format)
 {
-	const struct stack_place *x = a, *y = b;
-	if (x->rank.rank != y->rank.rank)
-		return x->rank.rank < y->rank.rank ? -1 : 1;
-	return (x->pid > y->pid) - (x->pid < y->pid);
-}
-
-/* The stacks of each, and then all beside each other. One that fails does not hide the others. */
-static int show_all(const struct stack_snapshot_view *v, const struct process_list *pids,
-		    unsigned times, uint64_t interval, int format)
-{
-	struct stack_place *places = calloc(pids->n, sizeof(*places));
-	size_t n = 0;
-	int status = places ? EXIT_GOOD : EXIT_FAILED;
-	for (size_t i = 0; places && i < pids->n; i++) {
-		struct stack_snapshot_view one = *v;
-		one.pid = pids->pids[i];
-		int failed = show(&one, times, interval, format, &places[n]);
-		n += !failed;
-		status = failed ? failed : status;
-		if (format == FORMAT_TEXT)
+	bool first = true;
+	for (size_t i = 0; i < s->n; i++) {
+		if (!s->all[i].look)
+			continue;
+		if (!first && format == FORMAT_TEXT)
 			putchar('\n');
+		first = false;
+		no_output(s, format == FORMAT_JSON ? stack_snapshot_json(&s->all[i], stdout)
+						   : stack_snapshot_print(&s->all[i], stdout));
 	}
-	if (n)
-		qsort(places, n, sizeof(*places), compare_ranks);
-	if (n > 1 && format == FORMAT_TEXT &&
-	    stack_places_print(places, n, stdout, terminal_of(stdout)))
-		status = EXIT_FAILED;
-	free(places);
-	return status;
+}
+
+static bool is_trace(const char *word)
+{
+	return !text_number(word, &(uint64_t){0}) && trace_query_can_read(word);
+}
+
+/* The processes of the ranks in traces that run. */
+static int find_traced(const char *path, struct hang_ranks *traced, struct process_list *out,
+		       struct err *e)
+{
+	size_t had = traced->n;
+	int r = hang_traces_read(path, traced, e);
+	for (size_t i = had; i < traced->n && !r; i++)
+		if (traced->all[i].state == HANG_HERE && process_list_add(out, traced->all[i].pid))
+			r = err_set(e, -ENOMEM, "no memory");
+	if (!r && !out->n) {
+		r = err_set(e, -ESRCH, "all processes of %s have ended", path);
+		err_hint(e, "what they did: ditrace report --collectives %s", path);
+	}
+	return r;
 }
 
 /* Of a tree those that have loaded PyTorch: a launcher may be none of them. */
-static int find_pids(char **words, int n, bool tree, struct process_list *out, struct err *e)
+static int find_pids(char **words, int n, bool tree, struct hang_ranks *traced,
+		     struct process_list *out, struct err *e)
 {
 	size_t kept = 0;
 	for (int i = 0; i < n; i++) {
 		pid_t pid;
+		if (is_trace(words[i])) {
+			int failed = find_traced(words[i], traced, out, e);
+			if (failed)
+				return failed;
+			continue;
+		}
 		int r = process_parse_pid(words[i], &pid, e);
 		if (!r && process_list_add(out, pid))
 			r = err_set(e, -ENOMEM, "no memory");
@@ -147,8 +209,9 @@ int cmd_stack(int argc, char **argv)
 	};
 	const struct command command = {
 	    .name = "stack",
-	    .operands = "PID...",
-	    .about = "Show what every thread of running processes is doing at this moment.",
+	    .operands = "PID...|DIR",
+	    .about = "Show what every thread of running processes is doing at this moment, and of "
+		     "ranks, which collective they wait in and what does not match.",
 	    .options = options,
 	    .notes = "Each thread stands still while its stack is copied, less than a millisecond.",
 	    .min_operands = 1,
@@ -157,9 +220,9 @@ int cmd_stack(int argc, char **argv)
 	int first = options_start(&command, argc, argv, &status);
 	if (!first)
 		return status;
-	struct stack_snapshot_view view = {.native = !no_native, .all = all};
+	struct hang_ranks traced = {0};
 	struct err e = {0};
-	int r = find_pids(argv + first, argc - first, tree, &pids, &e);
+	int r = find_pids(argv + first, argc - first, tree, &traced, &pids, &e);
 	if (!r && (!times || times > MOST)) {
 		r = err_set(&e, -EINVAL, "--count takes a number from 1 to %d", MOST);
 		err_hint(&e, "two looks tell which threads move: --count 2");
@@ -173,10 +236,21 @@ int cmd_stack(int argc, char **argv)
 		return EXIT_USAGE;
 	}
 	trace_loop_note_files();
-	interval = interval ? interval : 1000000000;
-	view.pid = pids.pids[0];
-	status = pids.n == 1 ? show(&view, (unsigned)times, interval, format, NULL)
-			     : show_all(&view, &pids, (unsigned)times, interval, format);
+	struct stack_views views = {.all = calloc(pids.n, sizeof(*views.all)), .n = pids.n};
+	for (size_t i = 0; views.all && i < pids.n; i++)
+		views.all[i] = (struct stack_snapshot_view){
+		    .pid = pids.pids[i], .native = !no_native, .all = all};
+	views.n = views.all ? views.n : 0;
+	open_all(&views);
+	take_looks(&views, (unsigned)times, interval ? interval : 1000000000);
+	if (views.n > 1 || traced.n)
+		compare(&views, &traced, format);
+	show_stacks(&views, format);
+	for (size_t i = 0; i < views.n; i++)
+		stack_reader_close(views.all[i].stack_reader);
+	free(views.all);
+	hang_ranks_free(&views.ranks);
+	free(traced.all);
 	process_list_free(&pids);
-	return status;
+	return views.status;
 }

@@ -102,6 +102,22 @@ int64_t python_loader_worker(const struct py_runtime *rt);
  * does not know it; -errno when that cannot be read. */
 ssize_t python_thread_name(const struct py_runtime *rt, int32_t tid, char *out, size_t size);
 
+/* A group of processes of torch.distributed. */
+struct python_group {
+	char name[128];	 /* the same on all its ranks: "0", "default_pg" */
+	uint64_t object; /* what its Python object wraps: the first word behind the head of an
+			    instance of pybind11 (detail/common.h, simple_value_holder); a
+			    c10d::ProcessGroup if its class says so */
+	int32_t *ranks;	 /* in the group of all, ascending */
+	size_t n;
+};
+
+/* The groups that this process is in: _pg_names and _pg_group_ranks of
+ * torch/distributed/distributed_c10d.py (1.13 to 2.13). Their number and *out, to be freed with
+ * python_groups_free; -ENOENT without that module; -errno when they cannot be read. */
+int python_groups(const struct py_runtime *rt, struct python_group **out);
+void python_groups_free(struct python_group *groups, size_t n); /* NULL allowed */
+
 /* How to walk frames, for the engines: struct py_walk in symbolizer/plan/plan.h. */
 const struct py_walk *python_walk(const struct py_runtime *rt);
 

@@ -178,25 +178,12 @@ struct stack_snapshot_view {
 /* Print it as text, threads with equal stacks once. 0, -ENOMEM or -EIO. */
 int stack_snapshot_print(const struct stack_snapshot_view *v, FILE *f);
 
-/* stack_ranks.c: several processes beside each other. */
+struct hang_rank;
 
-struct stack_place {
-	pid_t pid;
-	struct process_rank rank;
-	bool in_collective;
-	char collective[128]; /* the function of torch.distributed that was called, else the native
-				 function */
-	char doing[192];
-	char where[2048]; /* the Python line */
-};
-
-/* Where the process is as a whole: in the collective that a thread of it is in, else where its main
- * thread is. v->look is set. */
-void stack_place_of(const struct stack_snapshot_view *v, struct stack_place *out);
-
-/* A row for each of the `n`, and a line that says so if some are in another collective than others,
- * or in none. 0, -ENOMEM or -EIO. */
-int stack_places_print(const struct stack_place *p, size_t n, FILE *f, struct terminal terminal);
+/* stack_ranks.c: where the process is as a whole: in the collective that a thread of it is in, else
+ * where its main thread is; with its groups. v->look is set. *out is to be freed with
+ * hang_rank_free. */
+void stack_place_of(const struct stack_snapshot_view *v, struct hang_rank *out);
 
 /* Print it as one JSON object, see ditrace-stack(1). 0, -ENOMEM or -EIO. */
 int stack_snapshot_json(const struct stack_snapshot_view *v, FILE *f);

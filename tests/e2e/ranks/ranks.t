@@ -97,7 +97,7 @@ hang() {
 	ranks=($(below "$launcher"))
 	children+=("${ranks[@]}")
 	before_long in_collective "${ranks[@]}"
-	like "stack tells which rank does not come" "$T/stack" '^not all are in the collective; .*: 0; in none: 1$'
+	like "stack tells which rank does not come" "$T/stack" '^rank 0 waits in all_reduce #[0-9]+ of group [a-z0-9_]+ \(float32 \(1,\)\) at ddp.py:[0-9]+; rank 1 is not there: it is in until at ddp.py:[0-9]+ \('
 	like "and where each is" "$T/stack" "^ +1 +[0-9]+ +.* ddp.py:[0-9]+ until: signal.pause\\(\\)"
 	kill "${ranks[@]}"
 	finish "$launcher"
@@ -105,7 +105,7 @@ hang() {
 
 # in_collective PID...: whether a rank is in a collective, its stacks and the others' in $T/stack
 in_collective() {
-	"$DITRACE" stack "$@" >"$T/stack" 2>&1 && grep -q "not all are" "$T/stack"
+	"$DITRACE" stack "$@" >"$T/stack" 2>&1 && grep -q "is not there" "$T/stack"
 }
 
 all() {
