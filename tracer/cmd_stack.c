@@ -233,7 +233,7 @@ int cmd_stack(int argc, char **argv)
 	}
 	if (r) {
 		err_print(&e);
-		return EXIT_USAGE;
+		return r == -EINVAL ? EXIT_USAGE : EXIT_FAILED;
 	}
 	trace_loop_note_files();
 	struct stack_views views = {.all = calloc(pids.n, sizeof(*views.all)), .n = pids.n};

@@ -231,14 +231,14 @@ static void add_compilations(struct table *t, const struct aggregate *a,
 	char ns[32], n[40], steps[40], at[256] = "";
 	if (!b->compilations)
 		return;
-	headline_add(&line, "compiling took %s, in %s%s%s", text_ns(ns, sizeof(ns), b->compile_ns),
+	headline_add(&line, "compiling, in no other figure: %s in %s%s%s",
+		     text_ns(ns, sizeof(ns), b->compile_ns),
 		     text_counted(n, sizeof(n), b->compilations, "compilation"),
 		     most && b->compilations > 1 ? ", most" : "",
 		     most ? headline_where(at, sizeof(at), most, files) : "");
 	if (b->compile_steps)
-		headline_add(&line, "; with %s that compiled",
+		headline_add(&line, "; %s with it left out",
 			     text_counted(steps, sizeof(steps), b->compile_steps, "step"));
-	headline_add(&line, ", it is in none of the other figures");
 	table_line(t, line.text);
 }
 

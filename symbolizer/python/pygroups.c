@@ -98,7 +98,7 @@ static int read_groups(const struct py_runtime *rt, uint64_t names, const struct
 int python_groups(const struct py_runtime *rt, struct python_group **out)
 {
 	uint64_t names, ranks, (*pairs)[2] = NULL;
-	struct py_dict d;
+	struct py_dict d = {0};
 	*out = NULL;
 	int r = py_module_get(rt, module, "_pg_names", &names);
 	if (!r)

@@ -179,13 +179,17 @@ static void put_call(const struct hang *h, const struct hang_group *g, const str
 	}
 }
 
-/* The group in which a rank waits in a call; NULL: none. */
+/* The group in which a rank waits in a call; NULL: none, or which of several is not known. */
 static const struct hang_group *waits_in(const struct hang_rank *r)
 {
-	for (size_t i = 0; i < r->ngroups && r->in_collective; i++)
+	const struct hang_group *found = NULL;
+	for (size_t i = 0; i < r->ngroups && r->in_collective; i++) {
+		if (r->groups[i].ncalls && found)
+			return NULL;
 		if (r->groups[i].ncalls)
-			return &r->groups[i];
-	return NULL;
+			found = &r->groups[i];
+	}
+	return found;
 }
 
 /* Where a rank is, "it is in forward at ...", or `many` ranks are. */
@@ -209,9 +213,12 @@ static void put_place(const struct hang *h, const struct hang_rank *r, bool many
 		}
 		fputs(" at ", h->out);
 		text_print_safe(h->out, r->place);
-		fprintf(h->out, " (%s)", r->doing);
+		fputs(" (", h->out);
+		text_print_safe(h->out, r->doing);
+		fputc(')', h->out);
 	} else {
-		fprintf(h->out, "it %s", r->doing[0] ? r->doing : "has no Python stack");
+		fputs(many ? "each " : "it ", h->out);
+		text_print_safe(h->out, r->doing[0] ? r->doing : "has no Python stack");
 	}
 	if (r->last[0]) {
 		fputs("; its last collective recorded: ", h->out);

@@ -76,7 +76,7 @@ int hang_ranks_add_absent(struct hang_ranks *r);
  * Counts: ProcessGroupGloo::collectiveCounter_, of other backends what getSequenceNumberForGroup()
  * returns; the place in the object is taken from the code of nextTag() or that function. Calls: of
  * gloo those in ProcessGroupGloo::workInProgress_, told by the classes of objects (RTTI), as their
- * tensors are; numbers from AsyncWork::getSequencenumber() (2.x), else from the count
+ * tensors are; numbers from AsyncWork::getSequencenumber() (2.x) or the count
  * (torch/csrc/distributed/c10d/ProcessGroupGloo.{h,c}pp, 1.13 and 2.13).
  *
  * Sets groups, and rank and world_size if they are -1. 0; -ENOENT: no groups; -errno. */

@@ -109,8 +109,10 @@ static int see(struct trace_look *t, const struct trace_item *item)
 		t->processes[t->n++] = (struct seen_process){.process = item->process};
 		return 0;
 	case TRACE_LOST:
+		t->lossy |= item->lost.count > 0;
+		return 0;
 	case TRACE_SUM:
-		t->lossy = true;
+		t->lossy |= !strncmp(item->sum.of.op->name, "c10d::", 6);
 		return 0;
 	case TRACE_EVENT:
 		p = process_of(t, item->event.pid);

@@ -27,6 +27,7 @@ struct group_reader {
 	struct rtti *rtti;
 	struct elf_file *files[FILES];
 	struct layout_facts facts;
+	bool only_collectives; /* were numbered in the group that is being read */
 };
 
 /* The memory of one object. */
@@ -229,14 +230,15 @@ static bool work_kind(const char *class, char *out, size_t size)
 	return false;
 }
 
-/* Before 2.x a work has no number of its own. A single one is the last that was called if it has
- * the last tag. */
+/* From 2.x on a work has a number, but sends are numbered with it, which not all ranks call: it is
+ * used only where there were none, so that as many were numbered as have tags. Otherwise a single
+ * work is the last that was called if it has the last tag. */
 static uint64_t work_number(struct group_reader *g, const struct object *o,
 			    const struct hang_group *group, size_t nworks)
 {
 	int32_t at = returned_word(g, "_ZNK4c10d16ProcessGroupGloo9AsyncWork17getSequencenumberEv");
 	uint64_t number;
-	if (field_read(o, at, &number, sizeof(number)))
+	if (g->only_collectives && field_read(o, at, &number, sizeof(number)))
 		return number;
 	for (size_t i = 0; nworks == 1 && group->counted && i < 2 * o->n; i++)
 		if (((const uint32_t *)o->word)[i] == group->count - 1)
@@ -277,9 +279,13 @@ static int read_gloo(struct group_reader *g, const struct object *o, struct hang
 {
 	uint64_t works[TENSORS_MAX];
 	uint32_t count;
+	uint64_t numbered;
 	size_t n;
+	int32_t at = returned_word(g, "_ZN4c10d16ProcessGroupGloo25getSequenceNumberForGroupEv");
 	out->counted = field_read(o, next_tag(g), &count, sizeof(count));
 	out->count = out->counted ? count : 0;
+	g->only_collectives =
+	    out->counted && field_read(o, at, &numbered, sizeof(numbered)) && numbered == count;
 	for (size_t i = 0; i + 3 <= o->n; i++)
 		if (vector_read(g, &o->word[i], "N4c10d16ProcessGroupGloo9AsyncWorkE", true, works,
 				&n))
@@ -293,7 +299,7 @@ static bool backend_name(const char *class, char *out, size_t size)
 	static const char prefix[] = "ProcessGroup";
 	const char *at = strstr(class, prefix);
 	size_t n = 0;
-	for (at = at ? at + sizeof(prefix) - 1 : ""; isupper(at[n]) || islower(at[n]); n++)
+	for (at = at ? at + sizeof(prefix) - 1 : ""; isalpha((unsigned char)at[n]); n++)
 		;
 	if (n < 2 || n >= size || at[n - 1] != 'E')
 		return false;

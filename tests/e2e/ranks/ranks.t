@@ -97,10 +97,20 @@ hang() {
 	ranks=($(below "$launcher"))
 	children+=("${ranks[@]}")
 	before_long in_collective "${ranks[@]}"
-	like "stack tells which rank does not come" "$T/stack" '^rank 0 waits in all_reduce #[0-9]+ of group [a-z0-9_]+ \(float32 \(1,\)\) at ddp.py:[0-9]+; rank 1 is not there: it is in until at ddp.py:[0-9]+ \('
+	like "stack tells which rank does not come" "$T/stack" '^rank 0 waits in all_reduce #[0-9]+ of group [a-z0-9_]+ \(float32 \(36,\)\) at ddp.py:[0-9]+; rank 1 is not there: it is in until at ddp.py:[0-9]+ \('
 	like "and where each is" "$T/stack" "^ +1 +[0-9]+ +.* ddp.py:[0-9]+ until: signal.pause\\(\\)"
+	"$DITRACE" stack "$T/shim" >"$T/stack" 2>&1
+	like "and finds the ranks by their trace" "$T/stack" '^rank 0 waits in all_reduce #.*; rank 1 is not there: it is in until '
+	start_as watcher "$DITRACE" watch --for 1s -o "$T/watched" "${ranks[@]}" 2>"$T/err"
+	wait_line "$T/watched" '^rank 0 waits in all_reduce #.*; rank 1 is not there: '
 	kill "${ranks[@]}"
 	finish "$launcher"
+	finish "$watcher"
+	is "watch writes that by itself, ends with the ranks, and tells that there was a hang" $status 3
+	like "and when" "$T/watched" '^20[-0-9]+ [:0-9]+: no collective of rank [01] for '
+	"$DITRACE" stack "$T/shim" >"$T/stack" 2>"$T/err"
+	is "of ranks that have ended there are no stacks" $? 1
+	like "which is told" "$T/err" '^ditrace: all processes of .* have ended'
 }
 
 # in_collective PID...: whether a rank is in a collective, its stacks and the others' in $T/stack

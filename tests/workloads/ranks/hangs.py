@@ -20,6 +20,11 @@ def ask(x, group=None):
 
 
 def skips(rank, groups):
+    """After what two of them alone have numbered."""
+    if rank == 0:
+        dist.send(torch.ones(1), 2)
+    if rank == 2:
+        dist.recv(torch.ones(1), 0)
     if rank == 1:
         pause()
     ask(torch.ones(4))
