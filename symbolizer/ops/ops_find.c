@@ -22,7 +22,7 @@ static const struct wanted {
     {"_Z17THPFunction_applyP7_objectS0_", ROLE_FUNCTION, OPS_PYTHON},
     {"_ZN12_GLOBAL__N_117THPFunction_applyEP7_objectS1_S1_", ROLE_FUNCTION, OPS_PYTHON},
     {"_ZN12_GLOBAL__N_117THPFunction_applyEP7_objectS1_", ROLE_FUNCTION, OPS_PYTHON},
-    /* c10/util/WaitCounter.h, with std::string_view: since 2.6. */
+    /* c10/util/WaitCounter.h, with std::string_view: 2.11 and 2.13. */
     {"_ZN3c107monitor17WaitCounterHandleC1ESt17basic_string_viewIcSt11char_traitsIcEE",
      ROLE_COUNTER, OPS_C10},
     {"_ZN3c107monitor17WaitCounterHandle5startEv", ROLE_COUNTER_START, OPS_C10},
