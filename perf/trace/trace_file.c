@@ -310,8 +310,9 @@ int trace_file_done(struct trace_file *w, const struct work_done *d)
 
 static uint8_t memory_flags(const struct memory_event *m)
 {
-	return (uint8_t)((m->of.phase != PHASE_FORWARD ? MEMORY_BACKWARD : 0) |
+	return (uint8_t)((phase_is_backward(m->of.phase) ? MEMORY_BACKWARD : 0) |
 			 (m->of.phase == PHASE_RECOMPUTE ? MEMORY_RECOMPUTE : 0) |
+			 (m->of.phase == PHASE_COMPILE ? MEMORY_COMPILE : 0) |
 			 (m->of.op ? MEMORY_HAS_OP : 0) | (m->freed ? MEMORY_FREED : 0));
 }
 

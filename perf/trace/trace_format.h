@@ -197,6 +197,7 @@ enum {
 	MEMORY_RECOMPUTE = 1 << 1, /* beside MEMORY_BACKWARD */
 	MEMORY_HAS_OP = 1 << 2,
 	MEMORY_FREED = 1 << 3,
+	MEMORY_COMPILE = 1 << 4,
 };
 
 enum {

@@ -3,7 +3,7 @@
 
 #include "symbolizer/decode/internal.h"
 
-/* dynamo_timed(..., log_waitcounter) of torch/_dynamo/utils.py, PyTorch 2.6 to 2.13. */
+/* dynamo_timed(..., log_waitcounter) of torch/_dynamo/utils.py, PyTorch 2.11 and 2.13. */
 static const char prefix[] = "pytorch.wait_counter.";
 
 static bool is_named(const struct item *i, const char *name)

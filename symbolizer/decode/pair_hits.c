@@ -369,8 +369,7 @@ static void on_sum(struct decoder *d, struct target *t, const struct hit *h)
 	}
 	if (o.probe->role == ROLE_DONE) /* of which it was the end is not known */
 		return;
-	if (o.probe->role == ROLE_COUNTER || o.probe->role == ROLE_COUNTER_START ||
-	    o.probe->role == ROLE_COUNTER_STOP) {
+	if (role_is_counter(o.probe->role)) {
 		forget_compilation(d, h);
 		return;
 	}

@@ -110,6 +110,11 @@ enum probe_role {
 	ROLE_NAMED_NODE, /* an autograd node, known by name */
 };
 
+static inline bool role_is_counter(uint8_t role)
+{
+	return role >= ROLE_COUNTER && role <= ROLE_COUNTER_STOP;
+}
+
 /* One probed function; its plan has the same index. */
 struct op_probe {
 	uint8_t role;	   /* enum probe_role */

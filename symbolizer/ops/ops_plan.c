@@ -247,11 +247,6 @@ static int plan_call(struct worker *w, struct op_probe *o, struct op_plan *p,
 	return r == -ENOMEM ? r : 0;
 }
 
-static bool is_counter(uint8_t role)
-{
-	return role == ROLE_COUNTER || role == ROLE_COUNTER_START || role == ROLE_COUNTER_STOP;
-}
-
 /* WaitCounterHandle(std::string_view key), WaitGuard start(), void stop(const SmallVector<intptr_t>
  * &) (c10/util/WaitCounter.h). A handle is nothing but a reference to what it counts; a guard is
  * returned through a hidden pointer. */
@@ -277,7 +272,7 @@ static void plan_counter(struct op_probe *o, struct op_plan *p)
 
 static bool may_jump(const struct build *b, const struct found *f)
 {
-	return b->jumps && (is_counter(f->role) ||
+	return b->jumps && (role_is_counter(f->role) ||
 			    (f->file == OPS_CPU && (f->role == ROLE_CALL || f->role == ROLE_NODE ||
 						    f->role == ROLE_ENGINE ||
 						    f->role == ROLE_WAIT || f->role == ROLE_DONE)));
@@ -346,7 +341,7 @@ static int plan_op(struct worker *w, size_t i, struct func_facts *facts, struct 
 		plan_done(o, p);
 		return 0;
 	}
-	if (is_counter(f->role)) {
+	if (role_is_counter(f->role)) {
 		plan_counter(o, p);
 		return 0;
 	}

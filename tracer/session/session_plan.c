@@ -105,12 +105,6 @@ void session_end_preload(struct session *s)
 	op_table_free(s->preload.ops.table);
 }
 
-static bool is_counter(const struct op_probe *p)
-{
-	return p->role == ROLE_COUNTER || p->role == ROLE_COUNTER_START ||
-	       p->role == ROLE_COUNTER_STOP;
-}
-
 static bool is_node(const struct op_probe *p)
 {
 	return p->role == ROLE_NODE || p->role == ROLE_PY_NODE || p->role == ROLE_NAMED_NODE;
@@ -257,7 +251,7 @@ static __u8 session_flags(const struct session *s, const struct op_probe *p)
 	if (is_node(p) && s->o->phase == SESSION_FORWARD)
 		return PLAN_MARK;
 	__u8 stop = stop_flags(s, p);
-	if (is_counter(p))
+	if (role_is_counter(p->role))
 		return 0;
 	if (s->needs & OBSERVER_NODES && is_node(p))
 		return stop;

@@ -172,7 +172,8 @@ static void draw_row(const struct top *t, const struct layout *l, int y, const s
 		return;
 	}
 	if (r->sum->phase != PHASE_FORWARD)
-		screen_text(y, 0, 1, r->sum->phase == PHASE_BACKWARD ? "b" : "r", STYLE_DIM);
+		screen_text(y, 0, 1, (const char[PHASES][2]){"", "b", "r", "c"}[r->sum->phase],
+			    STYLE_DIM);
 	draw_numbers(l, y, r);
 	screen_text(y, l->of[VIEW_OP].x, l->of[VIEW_OP].width, r->sum->op, STYLE_PLAIN);
 	draw_shapes(t, l, y, &r->row->last);
