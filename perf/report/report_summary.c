@@ -193,7 +193,7 @@ void report_print_summary(FILE *f, const struct aggregate *a, const struct repor
 		    "exact",
 		    text_count(events, sizeof(events), t.memory_lost));
 	if (t.memory_unknown)
-		fprintf(f, "\nditrace: %s, allocated before, was freed: of what size is not known",
+		fprintf(f, "\nditrace: freed, but allocated before: %s of a size that is not known",
 			text_counted(events, sizeof(events), t.memory_unknown, "block"));
 	if (t.summed)
 		fprintf(f,
