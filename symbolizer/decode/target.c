@@ -160,7 +160,8 @@ int target_open(pid_t pid, const struct op_table *ops, const struct maps *maps, 
 	t->conf.cow_strings = ops->cow_strings;
 	set_discovery(t);
 	t->reads[0] = t->conf.tensor;
-	target_find_python(t, py_note);
+	if (target_find_python(t, py_note) && target_callers(t))
+		native_callers_open(t->callers);
 	*out = t;
 	return 0;
 }

@@ -78,17 +78,28 @@ void native_callers_free(struct native_callers *c)
 	free(c);
 }
 
+static struct native_stacks *opened_last(const struct native_callers *c)
+{
+	return c->nopened ? c->opened[c->nopened - 1] : NULL;
+}
+
+void native_callers_open(struct native_callers *c)
+{
+	struct native_stacks *s;
+	if (c->nopened == REOPENED ||
+	    array_grow(&c->opened, &c->opened_room, c->nopened + 1, sizeof(*c->opened)) ||
+	    native_stacks_open(c->pid, &s, NULL))
+		return;
+	c->opened[c->nopened++] = s;
+}
+
 /* The files among which `pc` is; those that are mapped now, if it is in none that is known. */
 static struct native_stacks *stacks_at(struct native_callers *c, uint64_t pc)
 {
-	struct native_stacks *s = c->nopened ? c->opened[c->nopened - 1] : NULL;
-	if ((s && native_stacks_file(s, pc - 1)) || c->nopened == REOPENED)
-		return s;
-	if (array_grow(&c->opened, &c->opened_room, c->nopened + 1, sizeof(*c->opened)) ||
-	    native_stacks_open(c->pid, &s, NULL))
-		return NULL;
-	c->opened[c->nopened++] = s;
-	return s;
+	struct native_stacks *s = opened_last(c);
+	if (!s || !native_stacks_file(s, pc - 1))
+		native_callers_open(c);
+	return opened_last(c);
 }
 
 /* Rows. */
@@ -181,12 +192,14 @@ static bool begins(const char *text, const char *const *with, size_t n)
 static bool is_library(const char *path)
 {
 	static const char *const names[] = {
-	    "libtorch",	  "libc10",	  "libcaffe2",	     "libc.so", "libc-",
-	    "libpthread", "ld-linux",	  "libstdc++",	     "libc++",	"libgcc_s",
-	    "libgomp",	  "libiomp",	  "libomp",	     "[vdso",	"libditrace_shim",
-	    "libm.so",	  "libfunctorch", "libbackend_with", "libmkl",	"libdnnl",
+	    "libtorch",	    "libc10",	       "libcaffe2", "libc.so",	       "libc-",
+	    "libpthread",   "ld-linux",	       "libstdc++", "libc++",	       "libgcc_s",
+	    "libgomp",	    "libiomp",	       "libomp",    "libditrace_shim", "libm.so",
+	    "libfunctorch", "libbackend_with", "libmkl",    "libdnnl",
 	};
-	return begins(text_base_name(path), names, COUNT(names)) || strstr(path, "/torch/_C.");
+	const char *name = text_base_name(path);
+	return !strncmp(name, "[vdso", 5) || strstr(path, "/torch/_C.") ||
+	       (strstr(name, ".so") && begins(name, names, COUNT(names)));
 }
 
 /* Functions that PyTorch's headers, or those of C++, put into the program. */

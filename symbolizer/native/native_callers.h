@@ -18,6 +18,9 @@ struct native_callers;
  * runs the backward (torch::autograd::Engine::thread_main); 0: not known. NULL when out of memory.
  */
 struct native_callers *native_callers_new(pid_t pid, uint64_t engine, uint64_t engine_end);
+/* Learn which files are mapped now: of a process that may end before its first stack comes. */
+void native_callers_open(struct native_callers *c);
+
 void native_callers_free(struct native_callers *c); /* NULL allowed */
 
 /* A native stack as a hit has it. */

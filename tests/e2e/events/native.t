@@ -4,7 +4,7 @@
 need_tracing
 ENGINE=shim
 
-# The same, without debug information: the function and its library.
+# A thread of C, with debug information and without.
 threads() {
 	local line
 	line=$(grep -n 'CALL' "$W/events/native.c" | cut -d : -f 1)
