@@ -95,10 +95,9 @@ static void write_stacks(const struct watch *w)
 	free(argv);
 }
 
-static void tell_hang(struct watch *w, const struct progress *p, const struct progress_of *x,
-		      uint64_t now)
+static void tell_hang(struct watch *w, const struct progress_of *x, uint64_t now)
 {
-	char time_text[64], since[32], usual[32], who[32] = "";
+	char time_text[64], since[32], ns[32], usual[64] = "", who[32] = "";
 	time_t t = time(NULL);
 	struct tm tm;
 	strftime(time_text, sizeof(time_text), "%F %T", localtime_r(&t, &tm));
@@ -107,11 +106,12 @@ static void tell_hang(struct watch *w, const struct progress *p, const struct pr
 	else
 		snprintf(who, sizeof(who), "process %d", x->pid);
 	text_ns(since, sizeof(since), now - x->last_ns);
-	text_ns(usual, sizeof(usual), progress_usual(x));
-	fprintf(stderr, "ditrace: %s: a hang: no %s of %s for %s, usually one in %s\n", time_text,
-		p->unit, who, since, usual);
-	dprintf(w->out, "%s: no %s of %s for %s, usually one in %s\n", time_text, p->unit, who,
+	if (progress_usual(x))
+		snprintf(usual, sizeof(usual), ", usually one in %s",
+			 text_ns(ns, sizeof(ns), progress_usual(x)));
+	fprintf(stderr, "ditrace: %s: a hang: no %s of %s for %s%s\n", time_text, x->unit, who,
 		since, usual);
+	dprintf(w->out, "%s: no %s of %s for %s%s\n", time_text, x->unit, who, since, usual);
 	w->hung_ns = x->last_ns;
 	w->hangs = w->has_hung = true;
 	write_stacks(w);
@@ -141,7 +141,7 @@ static int watch(struct watch *w, struct progress_reader *r, struct err *e)
 		uint64_t now = clock_ns(CLOCK_MONOTONIC);
 		const struct progress_of *x = find_hung(w, p, now);
 		if (x && !w->hangs)
-			tell_hang(w, p, x, now);
+			tell_hang(w, x, now);
 		else if (!x && w->hangs)
 			tell_moves(w, now);
 		pause_ns(look_ns);

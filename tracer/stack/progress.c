@@ -55,7 +55,7 @@ static int add(struct progress_reader *r, pid_t pid, int32_t rank)
 	struct progress *p = &r->progress;
 	if (array_grow(&p->all, &p->room, p->n + 1, sizeof(*p->all)))
 		return -ENOMEM;
-	p->all[p->n++] = (struct progress_of){.pid = pid, .rank = rank};
+	p->all[p->n++] = (struct progress_of){.pid = pid, .rank = rank, .unit = "step"};
 	return 0;
 }
 
@@ -69,7 +69,6 @@ int progress_open_trace(const char *path, struct progress_reader **out, struct e
 		free(r);
 		return failed;
 	}
-	r->progress.unit = "step";
 	trace_query_no_values(r->trace);
 	*out = r;
 	return 0;
@@ -80,7 +79,6 @@ int progress_open_pids(const pid_t *pids, size_t n, struct progress_reader **out
 	struct progress_reader *r = calloc(1, sizeof(*r));
 	int failed = r ? 0 : -ENOMEM;
 	if (r) {
-		r->progress.unit = "collective";
 		r->stacks = calloc(n + 1, sizeof(*r->stacks));
 		r->places = calloc(n + 1, sizeof(*r->places));
 		failed = r->stacks && r->places ? 0 : -ENOMEM;
@@ -189,8 +187,11 @@ static void look_process(struct progress_reader *r, size_t i)
 	bool moved = has_moved(r, i, look);
 	struct py_runtime *py = stack_reader_python(r->stacks[i], &why);
 	uint64_t now = clock_ns(CLOCK_MONOTONIC), n = p->count + moved;
-	if (py && !process_groups_read(p->pid, &mem, py, &rank) && count_of(&rank))
+	p->unit = "change of place";
+	if (py && !process_groups_read(p->pid, &mem, py, &rank) && count_of(&rank)) {
+		p->unit = "collective";
 		n = count_of(&rank);
+	}
 	progress_note(p, n, now);
 	hang_rank_free(&rank);
 }

@@ -17,6 +17,7 @@ struct progress_of {
 	pid_t pid;
 	int32_t rank; /* -1: not known */
 	uint64_t count;
+	const char *unit; /* what is counted: "step" */
 	uint64_t last_ns; /* when it was last seen to have come further; CLOCK_MONOTONIC */
 	uint64_t each_ns[PROGRESS_KEPT]; /* of one step, in turn */
 	size_t n;			 /* of them ever */
@@ -26,7 +27,6 @@ struct progress_of {
 struct progress {
 	struct progress_of *all;
 	size_t n, room;
-	const char *unit; /* what is counted: "step" */
 };
 
 /* Note that the process has come to `count` by `now_ns`. */
