@@ -435,8 +435,8 @@ int trace_decode_memory(const struct trace_defs *d, struct in *in, const struct 
 	out->of.op = flags & MEMORY_HAS_OP ? d->ops[op] : NULL;
 	out->of.pid = d->threads[thread]->pid;
 	out->of.tid = d->threads[thread]->tid;
-	out->of.phase = phase_of(flags & MEMORY_BACKWARD, flags & MEMORY_RECOMPUTE,
-				 flags & MEMORY_COMPILE);
+	out->of.phase =
+	    phase_of(flags & MEMORY_BACKWARD, flags & MEMORY_RECOMPUTE, flags & MEMORY_COMPILE);
 	return 1;
 }
 

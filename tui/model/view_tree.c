@@ -59,7 +59,8 @@ static struct module_tree *grow(const struct grouping *g)
 		return NULL;
 	for (size_t i = 0; i < n; i++) {
 		const struct aggregate_row *s = rows[i]->sum;
-		if (s && s->phase != PHASE_COMPILE) /* of rows with the same name only one has their sum */
+		if (s && s->phase !=
+			     PHASE_COMPILE) /* of rows with the same name only one has their sum */
 			list[used++] = (struct module_row){.path = path_of(s),
 							   .phase = (enum op_phase)s->phase,
 							   .calls = s->calls,
