@@ -25,10 +25,8 @@ static enum compilation_kind kind_of(const struct items *it)
 
 static uint64_t word_of(const struct items *it, unsigned read)
 {
-	const struct item *i = items_find(it, read, NULL);
 	uint64_t w = 0;
-	if (i && i->kind == ITEM_DATA && i->len >= sizeof(w))
-		memcpy(&w, i + 1, sizeof(w));
+	items_data(it, read, &w, sizeof(w));
 	return w;
 }
 

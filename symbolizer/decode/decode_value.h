@@ -3,6 +3,8 @@
 #ifndef SYMBOLIZER_DECODE_DECODE_VALUE_H
 #define SYMBOLIZER_DECODE_DECODE_VALUE_H
 
+#include <string.h>
+
 #include "base/arena.h"
 #include "symbolizer/event/event.h"
 #include "symbolizer/native/native_callers.h"
@@ -68,6 +70,16 @@ static inline const struct item *items_find(const struct items *it, unsigned rea
 		if (i->read == read && i->kind != ITEM_STACK)
 			return i;
 	return NULL;
+}
+
+/* The first `size` bytes of what read number `read` brought, into *out; false: it brought fewer. */
+static inline bool items_data(const struct items *it, unsigned read, void *out, size_t size)
+{
+	const struct item *i = items_find(it, read, NULL);
+	if (!i || i->kind != ITEM_DATA || i->len < size)
+		return false;
+	memcpy(out, i + 1, size);
+	return true;
 }
 
 /* The stack item (ITEM_STACK), NULL if there is none. */

@@ -203,6 +203,18 @@ void decoder_settle(struct decoder *d, struct decoder_proc *p);
 /* Open or close the op that a record belongs to; `t` is its process. In pair_hits.c. */
 void decoder_pair(struct decoder *d, struct target *t, const struct hit *h);
 
+/* Hits of ROLE_GRADS: `o`, at its entry, gets what the node returned; at the exit, what flows on is
+ * passed to grads_fn with it. */
+void pair_grads_entered(struct target *t, struct open_op *o, const struct hit *h,
+			const struct items *it);
+void pair_grads_left(struct decoder *d, struct target *t, struct open_op *o, const struct hit *h,
+		     const struct items *it);
+
+/* A hit of ROLE_DONE: passed to done_fn, except of a collective that ends with an exception, as
+ * that is never done. */
+void pair_work_done(struct decoder *d, struct target *t, const struct hit *h,
+		    const struct items *it);
+
 /* End the open ops of process `proc` (-1: of all processes) as unfinished; forget its threads. */
 void decoder_end_ops(struct decoder *d, int proc);
 void decoder_drop_threads(struct decoder *d, int proc);

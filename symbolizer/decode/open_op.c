@@ -37,11 +37,9 @@ static void remember_nodes(struct target *t, const struct open_op *o, const stru
 /* The address of the node is not known: use one that no node can have. */
 static void remember_named(struct target *t, const struct open_op *o, const struct items *exit)
 {
-	const struct item *i = items_find(exit, NAMED_MADE_READ, NULL);
 	uint64_t w[2];
-	if (!i || i->kind != ITEM_DATA || i->len < sizeof(w))
+	if (!items_data(exit, NAMED_MADE_READ, w, sizeof(w)))
 		return;
-	memcpy(w, i + 1, sizeof(w));
 	struct node_owner owner = {
 	    .addr = 1ULL << 63 | w[1],
 	    .seq = w[1],

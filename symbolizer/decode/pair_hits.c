@@ -400,75 +400,15 @@ static void on_sum(struct decoder *d, struct target *t, const struct hit *h)
 	d->sum_fn(&s, d->arg);
 }
 
-static uint64_t edges_of(const struct items *it)
-{
-	const struct item *i = items_find(it, GRADS_EDGES_READ, NULL);
-	uint64_t edges = 0;
-	if (i && i->kind == ITEM_DATA && i->len >= sizeof(edges))
-		memcpy(&edges, i + 1, sizeof(edges));
-	return edges;
-}
-
-static void on_grads_entry(struct target *t, struct open_op *o, const struct hit *h,
-			   const struct items *it)
-{
-	struct decode in = open_op_decode(t, o, NULL);
-	arena_reset(&o->arena);
-	o->probe = &t->ops->ops[h->op];
-	o->seq = h->seq;
-	struct value *returned = arena_alloc(&o->arena, sizeof(*returned));
-	if (returned)
-		*returned = decode_value(&in, &o->probe->abi.args[0], it);
-	o->ev.args = returned;
-	o->edges = edges_of(it);
-}
-
-static void on_grads_exit(struct decoder *d, struct target *t, struct open_op *o,
-			  const struct hit *h, const struct items *it)
-{
-	struct decode in = open_op_decode(t, o, NULL);
-	if (o->seq != h->seq || !o->ev.args || !d->grads_fn)
-		return;
-	const struct decoder_grads g = {
-	    .pid = t->pid,
-	    .tid = (int32_t)h->tid,
-	    .returned = o->ev.args[0],
-	    .flowing = decode_value(&in, &o->probe->abi.results[0], it),
-	    .edges = o->edges,
-	};
-	o->seq = 0;
-	d->grads_fn(&g, d->arg);
-}
-
 static void on_grads(struct decoder *d, struct target *t, struct decoder_thread *th,
 		     const struct hit *h, const struct items *it)
 {
 	if (h->kind == HIT_ENTRY) {
 		close_to(d, th, h);
-		on_grads_entry(t, &th->grads, h, it);
+		pair_grads_entered(t, &th->grads, h, it);
 	} else {
-		on_grads_exit(d, t, &th->grads, h, it);
+		pair_grads_left(d, t, &th->grads, h, it);
 	}
-}
-
-static bool word_of(const struct items *it, unsigned read, uint64_t *out)
-{
-	const struct item *i = items_find(it, read, NULL);
-	if (!i || i->kind != ITEM_DATA || i->len < sizeof(*out))
-		return false;
-	memcpy(out, i + 1, sizeof(*out));
-	return true;
-}
-
-/* One that ends with an exception is never done. */
-static void on_done(struct decoder *d, struct target *t, const struct hit *h,
-		    const struct items *it)
-{
-	struct work_done w = {.pid = t->pid, .ns = h->ts};
-	uint64_t exception;
-	if (h->kind == HIT_ENTRY && d->done_fn && word_of(it, DONE_WORK_READ, &w.address) &&
-	    word_of(it, DONE_EXCEPTION_READ, &exception) && !exception)
-		d->done_fn(&w, d->arg);
 }
 
 static void on_op(struct decoder *d, struct target *t, const struct hit *h)
@@ -492,7 +432,7 @@ static void on_op(struct decoder *d, struct target *t, const struct hit *h)
 	if (t->ops->ops[h->op].role == ROLE_GRADS)
 		on_grads(d, t, th, h, &it);
 	else if (t->ops->ops[h->op].role == ROLE_DONE)
-		on_done(d, t, h, &it);
+		pair_work_done(d, t, h, &it);
 	else if (on_counter(d, t, th, h, &it))
 		return;
 	else if (h->kind == HIT_ENTRY)
