@@ -236,7 +236,7 @@ int cmd_stack(int argc, char **argv)
 		return r == -EINVAL ? EXIT_USAGE : EXIT_FAILED;
 	}
 	trace_loop_note_files();
-	struct stack_views views = {.all = calloc(pids.n, sizeof(*views.all)), .n = pids.n};
+	struct stack_views views = {.all = calloc(pids.n + 1, sizeof(*views.all)), .n = pids.n};
 	for (size_t i = 0; views.all && i < pids.n; i++)
 		views.all[i] = (struct stack_snapshot_view){
 		    .pid = pids.pids[i], .native = !no_native, .all = all};

@@ -190,8 +190,9 @@ Dwarf_Frame *native_stacks_row(Dwfl_Module *mod, uint64_t pc)
 static bool has_table(Dwfl_Module *mod, uint64_t pc)
 {
 	Dwarf_Frame *row = native_stacks_row(mod, pc);
+	const bool has = row;
 	free(row);
-	return row;
+	return has;
 }
 
 void native_stacks_describe(struct native_stacks *s, uint64_t pc, struct native_frame *out)

@@ -420,7 +420,7 @@ static bool has_cause(const struct hang *h, const struct stuck *s)
 /* Where the groups are not known: the functions that the ranks are in. */
 static void put_functions(struct hang *h)
 {
-	bool *in = calloc(h->n, sizeof(*in));
+	bool *in = calloc(h->n + 1, sizeof(*in));
 	size_t waiting = 0;
 	bool differ = false;
 	const char *first = NULL, *sep = "";
@@ -439,7 +439,7 @@ static void put_functions(struct hang *h)
 				!strcmp(x->collective, r->collective) &&
 				!strcmp(x->place, r->place) && !strcmp(x->doing, r->doing) &&
 				x->state == HANG_HERE;
-			seen |= in[k] && k < i;
+			seen |= k < i && in[k];
 		}
 		in[i] = true;
 		if (seen)

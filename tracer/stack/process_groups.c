@@ -73,7 +73,7 @@ static int32_t field_of(struct group_reader *g, const char *function, const char
 	if (is_long)
 		memcpy(&at, code + n + 1, sizeof(at));
 	else
-		at = (int8_t)code[n + 1];
+		at = code[n + 1] <= INT8_MAX ? code[n + 1] : NOT_KNOWN; /* signed */
 	n += is_long ? 5 : 2;
 	*rest = code + n;
 	*nrest = len - n;
@@ -102,7 +102,7 @@ static int32_t next_tag(struct group_reader *g)
 		return NOT_KNOWN;
 	rest += sizeof(add);
 	if (rest[0] == 0x57)
-		to = (int8_t)rest[1];
+		to = rest[1] <= INT8_MAX ? rest[1] : NOT_KNOWN;
 	else if (rest[0] == 0x97 && n >= sizeof(add) + 6)
 		memcpy(&to, rest + 1, sizeof(to));
 	else
@@ -299,7 +299,9 @@ static bool backend_name(const char *class, char *out, size_t size)
 	static const char prefix[] = "ProcessGroup";
 	const char *at = strstr(class, prefix);
 	size_t n = 0;
-	for (at = at ? at + sizeof(prefix) - 1 : ""; isalpha((unsigned char)at[n]); n++)
+	if (!at)
+		return false;
+	for (at += sizeof(prefix) - 1; isalpha((unsigned char)at[n]); n++)
 		;
 	if (n < 2 || n >= size || at[n - 1] != 'E')
 		return false;
