@@ -7,7 +7,7 @@ import sys
 page, *rest = (open(p, encoding="utf-8").read() for p in sys.argv[1:])
 events, activities = (list(map(json.loads, text.splitlines())) for text in rest)
 data = json.loads(page.split('id="data">', 1)[1].split("</script>", 1)[0])
-names, ON_DEVICE = data["names"], 4
+names, ON_DEVICE = data["names"], 5
 assert data["whole"]
 for w in data["whole"]:
     at, ops, ran = 0, [], []

@@ -71,7 +71,7 @@ function filesOf() {
     return lines.get(r.line);
   };
   for (const r of data.lines.rows) {
-    if (!r.file || r.worker) continue;
+    if (!r.file || r.worker || r.phase === "compile") continue;
     line(r)[r.phase === "forward" ? "forward" : "backward"] += r.total_ns;
     line(r).calls += r.calls;
     files.get(r.file).total += r.total_ns;
