@@ -64,6 +64,17 @@ void stack_copy_free(struct stack_copy *c);
 int stack_copy_take(struct stack_copy *c, const struct maps *maps, const struct mem *from,
 		    uint64_t sp);
 
+/* member_x86_64.c: which member of its object a function of `len` bytes at `code` (NULL: none)
+ * returns, as its offset in bytes; MEMBER_NOT_KNOWN: it is not such a function. */
+
+enum { MEMBER_NOT_KNOWN = -1 };
+
+/* That only returns a member of 8 bytes. */
+int32_t member_returned(const uint8_t *code, size_t len);
+
+/* That returns a member of 4 bytes and adds 1 to it, as c10d::ProcessGroupGloo::nextTag. */
+int32_t member_counted_up(const uint8_t *code, size_t len);
+
 /* wait_reason.c: system calls in which a thread may wait. */
 
 /* What a wait in it is for. */

@@ -12,6 +12,7 @@
 #include "symbolizer/target/process.h"
 #include "symbolizer/torch/layout.h"
 #include "tracer/stack/hang.h"
+#include "tracer/stack/internal.h"
 
 enum {
 	FILES = 4,
@@ -19,7 +20,6 @@ enum {
 	WORDS_MAX = OBJECT_MAX / 8,
 	CALLS_MAX = 64,
 	TENSORS_MAX = 64,
-	NOT_KNOWN = -1,
 };
 
 struct group_reader {
@@ -51,63 +51,18 @@ static const uint8_t *code_of(void *arg, const char *name, size_t *len)
 	return NULL;
 }
 
-/* Where in its object a function reads what it returns; NOT_KNOWN: it does more. `load` is the
- * instruction without its ModRM byte, "mov (rdi), eax". */
-static int32_t field_of(struct group_reader *g, const char *function, const char *load,
-			const uint8_t **rest, size_t *nrest)
-{
-	enum { RDI_DISP8 = 0x47, RDI_DISP32 = 0x87 };
-	static const uint8_t endbr[] = {0xf3, 0x0f, 0x1e, 0xfa};
-	size_t len = 0, n = strlen(load);
-	int32_t at;
-	const uint8_t *code = code_of(g, function, &len);
-	if (code && len > sizeof(endbr) && !memcmp(code, endbr, sizeof(endbr))) {
-		code += sizeof(endbr);
-		len -= sizeof(endbr);
-	}
-	if (!code || len < n + 2 || memcmp(code, load, n) != 0)
-		return NOT_KNOWN;
-	bool is_long = code[n] == RDI_DISP32;
-	if ((!is_long && code[n] != RDI_DISP8) || (is_long && len < n + 5))
-		return NOT_KNOWN;
-	if (is_long)
-		memcpy(&at, code + n + 1, sizeof(at));
-	else
-		at = code[n + 1] <= INT8_MAX ? code[n + 1] : NOT_KNOWN; /* signed */
-	n += is_long ? 5 : 2;
-	*rest = code + n;
-	*nrest = len - n;
-	return at < 0 || at > OBJECT_MAX - 8 ? NOT_KNOWN : at;
-}
-
-/* Of a function that only returns a member of 8 bytes. */
 static int32_t returned_word(struct group_reader *g, const char *function)
 {
-	const uint8_t *rest;
-	size_t n;
-	int32_t at = field_of(g, function, "\x48\x8b", &rest, &n);
-	return at >= 0 && n >= 1 && rest[0] == 0xc3 ? at : NOT_KNOWN;
+	size_t len = 0;
+	const uint8_t *code = code_of(g, function, &len);
+	return member_returned(code, len);
 }
 
-/* Of nextTag(), which returns a member of 4 bytes and adds 1 to it: lea 1(rax), edx; mov edx,
- * (rdi).
- */
 static int32_t next_tag(struct group_reader *g)
 {
-	static const uint8_t add[] = {0x8d, 0x50, 0x01, 0x89};
-	const uint8_t *rest;
-	size_t n;
-	int32_t at = field_of(g, "_ZN4c10d16ProcessGroupGloo7nextTagEv", "\x8b", &rest, &n), to;
-	if (at < 0 || n < sizeof(add) + 3 || memcmp(rest, add, sizeof(add)) != 0)
-		return NOT_KNOWN;
-	rest += sizeof(add);
-	if (rest[0] == 0x57)
-		to = rest[1] <= INT8_MAX ? rest[1] : NOT_KNOWN;
-	else if (rest[0] == 0x97 && n >= sizeof(add) + 6)
-		memcpy(&to, rest + 1, sizeof(to));
-	else
-		return NOT_KNOWN;
-	return to == at && rest[rest[0] == 0x57 ? 2 : 5] == 0xc3 ? at : NOT_KNOWN;
+	size_t len = 0;
+	const uint8_t *code = code_of(g, "_ZN4c10d16ProcessGroupGloo7nextTagEv", &len);
+	return member_counted_up(code, len);
 }
 
 /* What glibc's malloc says of the size of what it has given out at `at` (malloc/malloc.c, mchunk_
