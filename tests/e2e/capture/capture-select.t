@@ -8,6 +8,7 @@ need_tracing
 picks() {
 	local tracer pid
 	rm -rf "$T/cap"
+	: >"$T/printed" >"$T/err" # so that has_come reads nothing of the one before
 	before_long next_pid || echo "no child"
 	start_as tracer "$DITRACE" attach --capture="$T/cap" -o "$T/data" --phase forward --print "$@" "$pid" >"$T/printed" 2>"$T/err"
 	before_long has_come || echo "it does not come"

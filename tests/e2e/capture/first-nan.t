@@ -76,6 +76,7 @@ is_seen() {
 
 held() {
 	mkfifo "$T/go"
+	rm -f "$T/err" "$T/data" # of the one before
 	exec 8<>"$T/go"
 	ok "a program runs" begin '^ready' -c 'import sys; from capture import nan; sys.stdin = open(sys.argv.pop()); nan.main()' forward --wait "$T/go"
 	(cd "$T" && exec "$DITRACE" attach --first-nan=hold -o "$T/data" "$target" 2>"$T/err") &
