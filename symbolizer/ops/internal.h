@@ -71,4 +71,26 @@ void ops_read_facts(struct build *b);
  * False when it is not found or ambiguous. */
 bool grads_function_find(struct elf_file *cpu, struct callees *c, uint64_t *vaddr, uint64_t *size);
 
+/* python_names.c: where Python's names of operators are others than the dispatcher's. `op`: without
+ * namespace and overload, "add_". */
+
+/* A string without a terminating NUL. */
+struct name_span {
+	const char *s;
+	size_t len;
+};
+
+/* The operators that "torch.Tensor.T" stands for, separated by spaces; NULL: that of its name. */
+const char *python_name_operators(struct name_span name);
+
+/* Its other name in Python, "": none in public; NULL: that of the operator. */
+const char *python_name_other(struct name_span op);
+
+/* Whether it is torch.nn.functional.X; a method or attribute of Tensor alone. */
+bool python_name_is_functional(struct name_span op);
+bool python_name_is_method(struct name_span op);
+
+/* Whether Python's function takes other arguments, or in another order, or returns less. */
+bool python_name_takes_others(struct name_span op);
+
 #endif

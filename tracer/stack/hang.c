@@ -1,37 +1,12 @@
-/* What ranks wait for, compared. */
+/* What ranks wait for, compared, in sentences. */
 #define _GNU_SOURCE
-#include "tracer/stack/hang.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum part {
-	CALLS,	/* it has called the collective, which is not done */
-	BEHIND, /* it has not called it */
-	PAST,	/* it is done with it */
-	GONE,	/* its process has ended */
-	UNSEEN, /* its process was not looked at */
-	OUTSIDE /* not of the group */
-};
-
-/* A collective that ranks wait in. */
-struct stuck {
-	const struct hang_group *group; /* as one of the ranks knows it */
-	uint64_t number;
-	bool has_calls; /* else only counts differ */
-	bool told;
-};
-
-struct hang {
-	const struct hang_rank *ranks;
-	size_t n;
-	struct stuck *stuck;
-	size_t nstuck;
-	FILE *out;
-	bool any; /* something is said */
-};
+#include "tracer/stack/internal.h"
 
 static int compare_ranks(const void *a, const void *b)
 {
@@ -39,87 +14,6 @@ static int compare_ranks(const void *a, const void *b)
 	if (x->rank != y->rank)
 		return x->rank < y->rank ? -1 : 1;
 	return (x->pid > y->pid) - (x->pid < y->pid);
-}
-
-static bool same_group(const struct hang_group *a, const struct hang_group *b)
-{
-	return !strcmp(a->name, b->name) && !strcmp(a->backend, b->backend) &&
-	       a->nranks == b->nranks && !memcmp(a->ranks, b->ranks, a->nranks * sizeof(*a->ranks));
-}
-
-static const struct hang_group *group_of(const struct hang_rank *r, const struct hang_group *g)
-{
-	for (size_t i = 0; i < r->ngroups; i++)
-		if (same_group(&r->groups[i], g))
-			return &r->groups[i];
-	return NULL;
-}
-
-static bool is_member(const struct hang_group *g, int32_t rank)
-{
-	for (size_t i = 0; i < g->nranks; i++)
-		if (g->ranks[i] == rank)
-			return true;
-	return false;
-}
-
-static uint64_t number_of(const struct hang_group *g, const struct hang_call *c)
-{
-	return c->number ? c->number : g->count;
-}
-
-/* The call of a rank that is the collective; NULL: none. */
-static const struct hang_call *call_of(const struct hang_rank *r, const struct stuck *s)
-{
-	const struct hang_group *g = group_of(r, s->group);
-	for (size_t i = 0; g && i < g->ncalls; i++)
-		if (number_of(g, &g->calls[i]) == s->number)
-			return &g->calls[i];
-	return NULL;
-}
-
-static enum part part_of(const struct hang_rank *r, const struct stuck *s)
-{
-	const struct hang_group *g = group_of(r, s->group);
-	if (!g && !is_member(s->group, r->rank))
-		return OUTSIDE;
-	if (r->state != HANG_HERE)
-		return r->state == HANG_ENDED ? GONE : UNSEEN;
-	if (call_of(r, s))
-		return CALLS;
-	if (g && !g->counted)
-		return PAST; /* for all that is known */
-	if (!g || g->count < s->number)
-		return BEHIND;
-	return s->has_calls ? PAST : CALLS;
-}
-
-/* Of a group: the first collective that a rank waits in; where calls are not known, that which not
- * all have called. */
-static void find_stuck(struct hang *h, const struct hang_group *g)
-{
-	struct stuck s = {.group = g, .number = UINT64_MAX};
-	uint64_t least = UINT64_MAX, most = 0;
-	for (size_t i = 0; i < h->nstuck; i++)
-		if (same_group(h->stuck[i].group, g))
-			return;
-	for (size_t i = 0; i < h->n; i++) {
-		const struct hang_group *x = group_of(&h->ranks[i], g);
-		for (size_t k = 0; x && k < x->ncalls; k++) {
-			uint64_t number = number_of(x, &x->calls[k]);
-			s.number = number < s.number ? number : s.number;
-			s.has_calls = true;
-		}
-		if (!x || !x->counted)
-			continue;
-		least = x->count < least ? x->count : least;
-		most = x->count > most ? x->count : most;
-	}
-	if (!s.has_calls && (!strcmp(g->backend, "gloo") || most <= least))
-		return;
-	if (!s.has_calls)
-		s.number = least + 1;
-	h->stuck[h->nstuck++] = s;
 }
 
 /* Sentences. */
@@ -179,24 +73,11 @@ static void put_call(const struct hang *h, const struct hang_group *g, const str
 	}
 }
 
-/* The group in which a rank waits in a call; NULL: none, or which of several is not known. */
-static const struct hang_group *waits_in(const struct hang_rank *r)
-{
-	const struct hang_group *found = NULL;
-	for (size_t i = 0; i < r->ngroups && r->in_collective; i++) {
-		if (r->groups[i].ncalls && found)
-			return NULL;
-		if (r->groups[i].ncalls)
-			found = &r->groups[i];
-	}
-	return found;
-}
-
 /* Where a rank is, "it is in forward at ...", or `many` ranks are. */
 static void put_place(const struct hang *h, const struct hang_rank *r, bool many)
 {
 	const char *it = many ? "they are" : "it is";
-	const struct hang_group *g = waits_in(r);
+	const struct hang_group *g = hang_waits_in(r);
 	if (r->state == HANG_ENDED)
 		fprintf(h->out, "its process (%d) has ended", r->pid);
 	else if (r->state == HANG_ABSENT)
@@ -226,12 +107,6 @@ static void put_place(const struct hang *h, const struct hang_rank *r, bool many
 	}
 }
 
-static bool same_call(const struct hang_call *a, const struct hang_call *b)
-{
-	return !strcmp(a->kind, b->kind) && (!strcmp(a->tensors, b->tensors) || !a->tensors[0] ||
-					     !b->tensors[0] || !strcmp(a->kind, "all_to_all"));
-}
-
 /* What differs between two calls: "shapes", "dtypes". */
 static const char *difference(const struct hang_call *a, const struct hang_call *b)
 {
@@ -244,21 +119,21 @@ static const char *difference(const struct hang_call *a, const struct hang_call 
 }
 
 /* The ranks that have called it, as one, or each kind of call by itself. */
-static void put_callers(const struct hang *h, const struct stuck *s, bool *in, bool each)
+static void put_callers(const struct hang *h, const struct hang_stuck *s, bool *in, bool each)
 {
 	const char *sep = "";
 	bool *seen = calloc(h->n, sizeof(*seen));
 	for (size_t i = 0; seen && i < h->n; i++) {
-		const struct hang_call *c = call_of(&h->ranks[i], s);
+		const struct hang_call *c = hang_call_of(&h->ranks[i], s);
 		const char *place = h->ranks[i].place;
 		bool waits = true;
 		size_t n = 0;
-		if (seen[i] || part_of(&h->ranks[i], s) != CALLS)
+		if (seen[i] || hang_part_of(&h->ranks[i], s) != PART_CALLS)
 			continue;
 		for (size_t k = 0; k < h->n; k++) {
-			const struct hang_call *d = call_of(&h->ranks[k], s);
-			in[k] = !seen[k] && part_of(&h->ranks[k], s) == CALLS &&
-				(!each || !c || !d || same_call(c, d));
+			const struct hang_call *d = hang_call_of(&h->ranks[k], s);
+			in[k] = !seen[k] && hang_part_of(&h->ranks[k], s) == PART_CALLS &&
+				(!each || !c || !d || hang_same_call(c, d));
 			seen[k] |= in[k];
 			n += in[k];
 			waits &= !in[k] || h->ranks[k].in_collective;
@@ -279,32 +154,19 @@ static void put_callers(const struct hang *h, const struct stuck *s, bool *in, b
 	free(seen);
 }
 
-/* Two calls that do not match; false: all do. */
-static bool find_difference(const struct hang *h, const struct stuck *s, const struct hang_call **a,
-			    const struct hang_call **b)
-{
-	*a = NULL;
-	for (size_t i = 0; i < h->n; i++) {
-		*b = call_of(&h->ranks[i], s);
-		if (*a && *b && !same_call(*a, *b))
-			return true;
-		*a = *a ? *a : *b;
-	}
-	return false;
-}
-
 /* Those that do not come, each with its place; equal ones together. */
-static void put_others(const struct hang *h, const struct stuck *s, enum part part, bool *in)
+static void put_others(const struct hang *h, const struct hang_stuck *s, enum hang_part part,
+		       bool *in)
 {
 	bool *seen = calloc(h->n, sizeof(*seen));
 	for (size_t i = 0; seen && i < h->n; i++) {
 		const struct hang_rank *r = &h->ranks[i];
-		if (seen[i] || part_of(r, s) != part)
+		if (seen[i] || hang_part_of(r, s) != part)
 			continue;
 		size_t n = 0;
 		for (size_t k = 0; k < h->n; k++) {
 			const struct hang_rank *x = &h->ranks[k];
-			in[k] = !seen[k] && part_of(x, s) == part && x->state == r->state &&
+			in[k] = !seen[k] && hang_part_of(x, s) == part && x->state == r->state &&
 				!strcmp(x->doing, r->doing) && !strcmp(x->where, r->where) &&
 				!strcmp(x->last, r->last) && (k == i || r->state != HANG_ENDED);
 			seen[k] |= in[k];
@@ -313,28 +175,28 @@ static void put_others(const struct hang *h, const struct stuck *s, enum part pa
 		fputs("; ", h->out);
 		put_ranks(h, in);
 		fprintf(h->out, "%s %s: ", n > 1 ? " are" : " is",
-			part == UNSEEN ? "none of these processes" : "not there");
+			part == PART_UNSEEN ? "none of these processes" : "not there");
 		put_place(h, r, n > 1);
 	}
 	free(seen);
 }
 
-static size_t count_part(const struct hang *h, const struct stuck *s, enum part part)
+static size_t count_part(const struct hang *h, const struct hang_stuck *s, enum hang_part part)
 {
 	size_t n = 0;
 	for (size_t i = 0; i < h->n; i++)
-		n += part_of(&h->ranks[i], s) == part;
+		n += hang_part_of(&h->ranks[i], s) == part;
 	return n;
 }
 
-static void put_stuck(struct hang *h, struct stuck *s)
+static void put_stuck(struct hang *h, struct hang_stuck *s)
 {
 	const struct hang_call *a, *b;
-	bool *in = calloc(h->n, sizeof(*in)), differ = find_difference(h, s, &a, &b);
-	size_t missing =
-	    count_part(h, s, BEHIND) + count_part(h, s, GONE) + count_part(h, s, UNSEEN);
+	bool *in = calloc(h->n, sizeof(*in)), differ = hang_differs(h, s, &a, &b);
+	size_t missing = count_part(h, s, PART_BEHIND) + count_part(h, s, PART_GONE) +
+			 count_part(h, s, PART_UNSEEN);
 	s->told = true;
-	if (!in || (!differ && !missing && count_part(h, s, PAST))) {
+	if (!in || (!differ && !missing && count_part(h, s, PART_PAST))) {
 		free(in);
 		return;
 	}
@@ -345,9 +207,9 @@ static void put_stuck(struct hang *h, struct stuck *s)
 		fputs("; all are there and nothing differs, so it is under way, or held up below "
 		      "PyTorch",
 		      h->out);
-	put_others(h, s, BEHIND, in);
-	put_others(h, s, GONE, in);
-	put_others(h, s, UNSEEN, in);
+	put_others(h, s, PART_BEHIND, in);
+	put_others(h, s, PART_GONE, in);
+	put_others(h, s, PART_UNSEEN, in);
 	fputc('\n', h->out);
 	h->any = true;
 	free(in);
@@ -355,37 +217,18 @@ static void put_stuck(struct hang *h, struct stuck *s)
 
 /* Ranks that wait for each other in a circle. */
 
-static struct stuck *stuck_of(const struct hang *h, const struct hang_rank *r)
-{
-	const struct hang_group *g = waits_in(r);
-	for (size_t i = 0; g && i < h->nstuck; i++)
-		if (same_group(h->stuck[i].group, g) && call_of(r, &h->stuck[i]))
-			return &h->stuck[i];
-	return NULL;
-}
-
-/* The first rank that one waits for, and that itself waits in a collective; h->n: none. */
-static size_t waits_for(const struct hang *h, size_t i)
-{
-	const struct stuck *s = stuck_of(h, &h->ranks[i]);
-	for (size_t k = 0; s && k < h->n; k++)
-		if (part_of(&h->ranks[k], s) == BEHIND && stuck_of(h, &h->ranks[k]))
-			return k;
-	return h->n;
-}
-
 static void put_circle(struct hang *h, size_t first)
 {
 	size_t at = first;
 	fputs("deadlock, as groups are not used in one order: ", h->out);
 	put_rank(h, &h->ranks[first]);
 	do {
-		struct stuck *s = stuck_of(h, &h->ranks[at]);
-		const struct hang_group *g = group_of(&h->ranks[at], s->group);
+		struct hang_stuck *s = hang_stuck_of(h, &h->ranks[at]);
+		const struct hang_group *g = hang_group_of(&h->ranks[at], s->group);
 		fputs(at == first ? " waits in " : ", which waits in ", h->out);
-		put_call(h, g, call_of(&h->ranks[at], s), h->ranks[at].place);
+		put_call(h, g, hang_call_of(&h->ranks[at], s), h->ranks[at].place);
 		fputs(" for ", h->out);
-		at = waits_for(h, at);
+		at = hang_waits_for(h, at);
 		put_rank(h, &h->ranks[at]);
 		s->told = true;
 	} while (at != first);
@@ -396,25 +239,13 @@ static void put_circle(struct hang *h, size_t first)
 static void find_circle(struct hang *h)
 {
 	for (size_t i = 0; i < h->n; i++) {
-		size_t at = waits_for(h, i);
-		const struct stuck *s = stuck_of(h, &h->ranks[i]);
+		size_t at = hang_waits_for(h, i);
+		const struct hang_stuck *s = hang_stuck_of(h, &h->ranks[i]);
 		for (size_t steps = 0; at < h->n && at != i && steps < h->n; steps++)
-			at = waits_for(h, at);
+			at = hang_waits_for(h, at);
 		if (at == i && !s->told)
 			put_circle(h, i);
 	}
-}
-
-/* A rank that others wait for, and that waits for none: the cause. */
-static bool has_cause(const struct hang *h, const struct stuck *s)
-{
-	const struct hang_call *a, *b;
-	for (size_t i = 0; i < h->n; i++) {
-		enum part p = part_of(&h->ranks[i], s);
-		if (p == GONE || (p == BEHIND && !waits_in(&h->ranks[i])))
-			return true;
-	}
-	return find_difference(h, s, &a, &b);
 }
 
 /* Where the groups are not known: the functions that the ranks are in. */
@@ -482,11 +313,11 @@ static void explain(struct hang *h)
 {
 	for (size_t i = 0; i < h->n; i++)
 		for (size_t k = 0; k < h->ranks[i].ngroups; k++)
-			find_stuck(h, &h->ranks[i].groups[k]);
+			hang_find_stuck(h, &h->ranks[i].groups[k]);
 	find_circle(h);
 	for (unsigned causes = 2; causes--;)
 		for (size_t i = 0; i < h->nstuck; i++)
-			if (!h->stuck[i].told && has_cause(h, &h->stuck[i]) == (bool)causes)
+			if (!h->stuck[i].told && hang_has_cause(h, &h->stuck[i]) == (bool)causes)
 				put_stuck(h, &h->stuck[i]);
 	if (!h->any)
 		put_functions(h);

@@ -2,13 +2,16 @@
 #ifndef TRACER_STACK_INTERNAL_H
 #define TRACER_STACK_INTERNAL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 #include "base/err.h"
 #include "symbolizer/target/maps.h"
 #include "symbolizer/target/mem.h"
+#include "tracer/stack/hang.h"
 
 /* op_args.c: a lower bound on how long a thread has been in a function. A hardware breakpoint
  * counts entries of the function from some moment on; if the thread is in it later and the count is
@@ -63,6 +66,65 @@ void stack_copy_free(struct stack_copy *c);
  * -EFAULT when `sp` is in no mapping of `maps`. */
 int stack_copy_take(struct stack_copy *c, const struct maps *maps, const struct mem *from,
 		    uint64_t sp);
+
+/* hang_stuck.c: collectives that ranks wait in. */
+
+enum hang_part {
+	PART_CALLS,  /* it has called the collective, which is not done */
+	PART_BEHIND, /* it has not called it */
+	PART_PAST,   /* it is done with it */
+	PART_GONE,   /* its process has ended */
+	PART_UNSEEN, /* its process was not looked at */
+	PART_OUTSIDE /* not of the group */
+};
+
+/* A collective that ranks wait in. */
+struct hang_stuck {
+	const struct hang_group *group; /* as one of the ranks knows it */
+	uint64_t number;
+	bool has_calls; /* else only counts differ */
+	bool told;
+};
+
+struct hang {
+	const struct hang_rank *ranks;
+	size_t n;
+	struct hang_stuck *stuck;
+	size_t nstuck;
+	FILE *out;
+	bool any; /* something is said */
+};
+
+/* Of a group: the first collective that a rank waits in; where calls are not known, that which not
+ * all have called. Added to h->stuck, which has room. */
+void hang_find_stuck(struct hang *h, const struct hang_group *g);
+
+/* The group as the rank knows it; NULL: it does not. */
+const struct hang_group *hang_group_of(const struct hang_rank *r, const struct hang_group *g);
+
+/* The call of a rank that is the collective; NULL: none. */
+const struct hang_call *hang_call_of(const struct hang_rank *r, const struct hang_stuck *s);
+
+enum hang_part hang_part_of(const struct hang_rank *r, const struct hang_stuck *s);
+
+/* The group in which a rank waits in a call; NULL: none, or which of several is not known. */
+const struct hang_group *hang_waits_in(const struct hang_rank *r);
+
+/* Whether they match, as far as they are known. */
+bool hang_same_call(const struct hang_call *a, const struct hang_call *b);
+
+/* Two calls that do not match; false: all do. */
+bool hang_differs(const struct hang *h, const struct hang_stuck *s, const struct hang_call **a,
+		  const struct hang_call **b);
+
+/* The collective that the rank waits in; NULL: none. */
+struct hang_stuck *hang_stuck_of(const struct hang *h, const struct hang_rank *r);
+
+/* The first rank that rank `i` waits for, and that itself waits in a collective; h->n: none. */
+size_t hang_waits_for(const struct hang *h, size_t i);
+
+/* Whether a rank that others wait for waits for none, or calls differ: it is the cause. */
+bool hang_has_cause(const struct hang *h, const struct hang_stuck *s);
 
 /* member_x86_64.c: which member of its object a function of `len` bytes at `code` (NULL: none)
  * returns, as its offset in bytes; MEMBER_NOT_KNOWN: it is not such a function. */
