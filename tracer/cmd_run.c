@@ -8,12 +8,14 @@
 
 #include "tracer/trace_loop.h"
 
-static int finish(struct trace_loop *l, int failed, struct err *e)
+static int finish(struct trace_loop *l, int failed, bool keep_going, struct err *e)
 {
+	pid_t refused = keep_going ? 0 : session_refused(l->session);
 	trace_samples_finish(l->samples);
 	trace_loop_tell_end(l);
 	if (failed) {
 		err_print(e);
+		trace_loop_end_refused(refused);
 	} else if (session_total(l->session) == 0) {
 		fprintf(stderr,
 			"ditrace: no process of this program loaded PyTorch; nothing was traced\n"
@@ -29,9 +31,11 @@ static int finish(struct trace_loop *l, int failed, struct err *e)
 	follow_free(l->follow);
 	int r = trace_loop_wait(l);
 	trace_loop_tell_end(l);
-	intervene_beside_close(l->change);
+	bool names_refused = intervene_beside_close(l->change);
 	if (r)
 		return EXIT_FAILED;
+	if (refused || names_refused)
+		return EXIT_USAGE;
 	int status = spawn_exit_status(l->status);
 	return said == EXIT_FOUND ? said : failed && !status ? EXIT_FAILED : status ? status : said;
 }
@@ -71,7 +75,7 @@ static int run(struct session_opts *o, struct intervene_opts *change, char **arg
 		return status;
 	}
 	r = trace_loop_run(&l, &e);
-	return finish(&l, r, &e);
+	return finish(&l, r, change->keep_going, &e);
 }
 
 int cmd_run(int argc, char **argv)
@@ -87,6 +91,8 @@ int cmd_run(int argc, char **argv)
 	    INTERVENE_OPTIONS(change),
 	    LIMIT_OPTIONS(o),
 	    {0, "eager", OPTION_FLAG, &eager, NULL, "turn torch.compile off in the program", NULL},
+	    {0, "keep-going", OPTION_FLAG, &change.keep_going, NULL,
+	     "let the program run though it has no op or function of a given name", NULL},
 	    {0, "user", OPTION_STRING, &name, "NAME",
 	     "start the program as this user; ditrace itself stays root", NULL},
 	    {0}};

@@ -112,16 +112,18 @@ static void stop(struct intervene_beside *b)
 	intervene_finish(b->v);
 }
 
-void intervene_beside_close(struct intervene_beside *b)
+bool intervene_beside_close(struct intervene_beside *b)
 {
 	if (!b)
-		return;
+		return false;
 	if (b->running)
 		stop(b);
+	bool refused = b->v && intervene_refused(b->v);
 	if (b->v)
 		intervene_close(b->v);
 	intervene_rules_free(&b->rules);
 	pthread_cond_destroy(&b->changed);
 	pthread_mutex_destroy(&b->lock);
 	free(b);
+	return refused;
 }

@@ -165,7 +165,7 @@ static int see_through(struct intervene *v, char **argv, const struct spawn_call
 	if (trace_loop_wait(&l))
 		return EXIT_FAILED;
 	int said = intervene_status(v), status = spawn_exit_status(l.status);
-	return said == EXIT_FOUND || !status ? said : status;
+	return said == EXIT_FOUND || intervene_refused(v) || !status ? said : status;
 }
 
 int intervene_await_torch(struct trace_loop *l, bool wait, struct err *e)

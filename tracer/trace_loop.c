@@ -383,6 +383,12 @@ void trace_loop_tell_end(struct trace_loop *l)
 	fprintf(stderr, "%s\n", l->dumped ? ", core dumped" : "");
 }
 
+void trace_loop_end_refused(pid_t pid)
+{
+	if (pid && !kill(pid, SIGTERM))
+		fprintf(stderr, "ditrace: process %d is ended; --keep-going lets it run\n", pid);
+}
+
 int trace_loop_wait(struct trace_loop *l)
 {
 	int r = l->gone ? 0 : wait_child(l, 0);

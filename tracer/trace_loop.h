@@ -190,6 +190,10 @@ void trace_loop_look(struct trace_loop *l);
  * shell does. */
 void trace_loop_tell_end(struct trace_loop *l);
 
+/* End process `pid` (0: none) below the child by SIGTERM, having said so: it does not have what the
+ * options name, and --keep-going was not given. */
+void trace_loop_end_refused(pid_t pid);
+
 /* Wait until the child exits, regardless of signals, and set l->status; when all that it named has
  * been read, as its PID is free then. 0 or -errno. */
 int trace_loop_wait(struct trace_loop *l);
@@ -277,7 +281,8 @@ int intervene_beside_open(struct intervene_opts *change, const struct session_op
 /* As intervene_set_away; returns when it is done. NULL allowed. */
 void intervene_beside_set_away(struct intervene_beside *b, bool away);
 
-/* Have what runs on compute unchanged, print the summary, and free `b`; NULL allowed. */
-void intervene_beside_close(struct intervene_beside *b);
+/* Have what runs on compute unchanged, print the summary, and free `b`; NULL allowed. Whether a
+ * process does not have what was to be changed (intervene_refused). */
+bool intervene_beside_close(struct intervene_beside *b);
 
 #endif

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +46,7 @@ struct intervene {
 	struct intervene_times times;
 	struct intervene_save save;
 	struct intervene_found found;
+	bool refused;
 };
 
 static int open_control(struct intervene *v, struct err *e)
@@ -273,6 +275,22 @@ static void stop_looking(struct intervene *v)
 	atomic_fetch_add(&v->control->generation, 1);
 }
 
+/* The first process tells, at its import of PyTorch, what of the options it does not have. */
+static void know_names(struct intervene *v, const struct peer *p, json_t *names)
+{
+	struct err e = {0};
+	bool first = !v->rules->names;
+	json_decref(v->rules->names);
+	v->rules->names = json_incref(names);
+	if (!first || !intervene_names_check(v->rules, &e))
+		return;
+	err_print(&e);
+	v->refused = true;
+	if (v->entered || v->rules->keep_going || kill(p->pid, SIGTERM))
+		return;
+	fprintf(stderr, "ditrace: process %d is ended; --keep-going lets it run\n", p->pid);
+}
+
 /* False: the message violates the protocol. */
 static bool handle(struct intervene *v, struct peer *p, json_t *m)
 {
@@ -291,8 +309,7 @@ static bool handle(struct intervene *v, struct peer *p, json_t *m)
 	if (!strcmp(event, "facts"))
 		return !worker_send(&p->link, does_hold(v->rules, m));
 	if (!strcmp(event, "names")) {
-		json_decref(v->rules->names);
-		v->rules->names = json_incref(json_object_get(m, "names"));
+		know_names(v, p, json_object_get(m, "names"));
 		return true;
 	}
 	if (!strcmp(event, "compared"))
@@ -421,6 +438,8 @@ void intervene_finish(struct intervene *v)
 		;
 	while (v->npeers)
 		drop(v, v->npeers - 1);
+	if (intervene_refused(v))
+		return;
 	if (v->greeted)
 		print_all(v);
 	else if (v->entered)
@@ -439,11 +458,18 @@ void intervene_finish(struct intervene *v)
 
 bool intervene_is_over(const struct intervene *v)
 {
-	return v->found.over;
+	return v->found.over || v->refused;
+}
+
+bool intervene_refused(const struct intervene *v)
+{
+	return v->refused && !v->rules->keep_going;
 }
 
 int intervene_status(const struct intervene *v)
 {
+	if (intervene_refused(v))
+		return EXIT_USAGE;
 	return v->rules->rule[INTERVENE_FIRST_NAN].used
 		   ? intervene_found_status(&v->found, &v->totals)
 		   : EXIT_GOOD;

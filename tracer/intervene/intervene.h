@@ -50,13 +50,14 @@ struct intervene_opts {
 	const char *cast;     /* "torch.float16->torch.float32,...", "env": OP_DTYPE_CAST_DICT */
 	const char *compare;  /* LIST or "all" */
 	bool overflow;
-	const char *first_nan;	       /* "" or "hold"; NULL: not asked for, or not from inside */
-	const char *capture;	       /* folder to save calls in, "": here; NULL: not asked for */
-	const char *level;	       /* "torch" or "aten"; NULL: torch */
-	uint64_t every;		       /* compare every so many calls; 0: every call */
-	const char *sample;	       /* the same as it was written before, "1/N" */
-	const char *budget;	       /* "10%"; NULL: none */
-	const char *ops;	       /* LIST for cast, overflow and capture; NULL: all */
+	const char *first_nan; /* "" or "hold"; NULL: not asked for, or not from inside */
+	const char *capture;   /* folder to save calls in, "": here; NULL: not asked for */
+	const char *level;     /* "torch" or "aten"; NULL: torch */
+	uint64_t every;	       /* compare every so many calls; 0: every call */
+	const char *sample;    /* the same as it was written before, "1/N" */
+	const char *budget;    /* "10%"; NULL: none */
+	const char *ops;       /* LIST for cast, overflow and capture; NULL: all */
+	bool keep_going;       /* programs without a function of a given name run on, unchanged */
 	struct option_strings apply;   /* OP:FEATURE[:CONDITION] each */
 	const char *not_ops;	       /* LIST that is left alone by all; NULL: none */
 	uint64_t max_calls, max_bytes; /* of captures; 0: not given */
@@ -142,6 +143,7 @@ struct intervene_rules {
 	bool is_aten;	  /* names are those of operators: "aten::add.Tensor" */
 	json_t *op_casts; /* LINEAR_OP_DTYPE_CAST_DICT: {"LINEAR": {"casts": {..}, "text": ..}} */
 	json_t *names; /* functions of the process, {"torch": ["add", ..], ..}; NULL: not known */
+	bool keep_going;
 	json_t *casts; /* {"float16": "float32"}, NULL: none */
 	char *cast_text;
 	bool holds;	    /* --first-nan leaves the process stopped */
@@ -224,8 +226,13 @@ void intervene_set_away(struct intervene *v, bool away);
 /* Handle messages for `ms` milliseconds, and print what is reported. */
 void intervene_step(struct intervene *v, int ms);
 
-/* Whether --first-nan has found what it looked for, and all of it was told. */
+/* Whether --first-nan has found what it looked for, and all of it was told; or intervene_refused.
+ */
 bool intervene_is_over(const struct intervene *v);
+
+/* Whether a process does not have a function that an option names: that was told, and
+ * intervene_open has it ended by SIGTERM unless the rules say to keep going. */
+bool intervene_refused(const struct intervene *v);
 
 /* After intervene_finish: what --first-nan has to say by the exit status, EXIT_GOOD without it. */
 int intervene_status(const struct intervene *v);
@@ -243,6 +250,10 @@ void intervene_close(struct intervene *v);
  * "cast" "torch.float16->torch.float32", "status". Returns 1 when the rules have changed, 0 when
  * not; -EINVAL or -ENOMEM with *e, the rules unchanged. */
 int intervene_ctl(struct intervene_rules *r, const char *const *words, size_t n, struct err *e);
+
+/* Whether r->names has all functions that the options name, as far as that can be said: 0, or
+ * -EINVAL with *e. */
+int intervene_names_check(const struct intervene_rules *r, struct err *e);
 
 /* The rules in force, {"fallback": "torch.add,gelu", "compare": "off", ...}. NULL without memory.
  */

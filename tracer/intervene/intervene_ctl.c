@@ -108,25 +108,40 @@ static bool may_have(const json_t *all, const char *item, struct suggestions *ne
 }
 
 /* Refuse a name that the process does not have; what is an expression may match anything. */
-static int check_names(const json_t *all, const char *list, struct err *e)
+static int check_items(const json_t *all, const struct oplist *items, struct err *e)
 {
-	struct oplist items;
 	char found[256];
-	int r = oplist_compile("add", list, &items, e);
-	for (size_t i = 0; !r && json_object_size(all) && i < items.n; i++) {
-		const char *item = oplist_item(&items, i), *dot = strrchr(item, '.');
+	for (size_t i = 0; json_object_size(all) && i < items->n; i++) {
+		const char *item = oplist_item(items, i), *dot = strrchr(item, '.');
 		struct suggestions near = {.word = dot ? dot + 1 : item};
 		if (strpbrk(item, "*+?()[]{}|^$\\") || may_have(all, item, &near))
 			continue;
-		r = err_set(e, -EINVAL, "the process has no function \"%s\"", item);
-		if (suggestions_list(&near, found, sizeof(found)))
-			err_hint(e, "near it: %s", found);
-		else
-			err_hint(e, "write it as Python does, and one of another package in full: "
-				    "package.module.function");
+		err_set(e, -EINVAL, "the process has no function \"%s\"", item);
+		return suggestions_list(&near, found, sizeof(found))
+			   ? err_hint(e, "near it: %s", found)
+			   : err_hint(e, "write it as Python does, and one of another package in "
+					 "full: package.module.function");
 	}
+	return 0;
+}
+
+static int check_names(const json_t *all, const char *list, struct err *e)
+{
+	struct oplist items;
+	int r = oplist_compile("add", list, &items, e);
+	r = r ? r : check_items(all, &items, e);
 	oplist_free(&items);
 	return r;
+}
+
+int intervene_names_check(const struct intervene_rules *r, struct err *e)
+{
+	int rc = 0;
+	for (int f = 0; f < INTERVENE_FEATURES && !rc && !r->is_aten; f++)
+		rc = check_items(r->names, &r->rule[f].listed, e);
+	for (size_t i = 0; i < r->napply && !rc && !r->is_aten; i++)
+		rc = check_items(r->names, &r->apply[i].ops, e);
+	return rc;
 }
 
 static int change(struct intervene_rules *r, int f, const char *word, const char *list,

@@ -194,6 +194,7 @@ int intervene_rules_read(const struct intervene_opts *o, struct intervene_rules 
 	r->rule[INTERVENE_OVERFLOW].on = o->overflow;
 	r->rule[INTERVENE_CAPTURE].on = o->capture;
 	r->rule[INTERVENE_FIRST_NAN].on = o->first_nan;
+	r->keep_going = o->keep_going;
 	r->holds = o->first_nan && !strcmp(o->first_nan, "hold");
 	int rc = read_level(o->level, &r->is_aten, e);
 	r->is_aten |= o->first_nan != NULL;

@@ -101,6 +101,7 @@ struct session {
 	struct trace_target *targets;
 	size_t ntargets, targets_room;
 	struct err fatal; /* why nothing can be traced as requested; code 0: it can */
+	pid_t fatal_pid;  /* in which process that was found */
 	bool calibrated;  /* the cost of a probe was measured */
 	uint64_t events, lost;
 	uint64_t lost_ns; /* when lost records were last counted */

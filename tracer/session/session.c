@@ -442,6 +442,11 @@ int session_status(const struct session *s)
 	return status;
 }
 
+pid_t session_refused(const struct session *s)
+{
+	return s->fatal_pid;
+}
+
 unsigned session_total(const struct session *s)
 {
 	return s->total;

@@ -129,6 +129,10 @@ void session_remove(struct session *s, pid_t pid);
  */
 int session_step(struct session *s, struct err *e);
 
+/* The process whose libtorch does not have what the options name (--ops, --not-ops, --when), so
+ * that nothing can be traced: session_step has failed. 0: none. */
+pid_t session_refused(const struct session *s);
+
 /* Number of processes traced so far, including exited ones. */
 unsigned session_total(const struct session *s);
 

@@ -184,6 +184,7 @@ static int know_ops(struct session *s, pid_t pid, const struct libraries *l, str
 	if (r || s->sites)
 		return r;
 	r = session_make_plan(s, &s->fatal);
+	s->fatal_pid = r == -ENOENT || r == -EINVAL ? pid : 0;
 	if (r && e)
 		*e = s->fatal;
 	return r;

@@ -107,6 +107,22 @@ done <<-EOL
 EOL
 is "and nothing was written" "$(ls -A "$T/empty")" ""
 
+# What can be said only of the program's own PyTorch is found while it is imported.
+refused() {
+	local status=0
+	"$DITRACE" run "$@" -o "$T/data" "$PY" -c 'import torch, time; time.sleep(1000)' >"$T/refused.out" 2>"$T/refused.err" || status=$?
+	same "$status" 2 && found "$T/refused.err" '^  hint: near it: ' && found "$T/refused.err" 'is ended; --keep-going'
+}
+
+for option in --ops --not-ops --fallback --compare; do
+	ok "$option: a name that PyTorch does not have" refused "$option" gleu
+done
+ok "--when: an argument that no op has" refused --ops glu --when 'self.dim() > 1 and sel.dim() > 1'
+"$DITRACE" run --fallback gleu --keep-going "$PY" -c 'import torch; print("went on")' >"$T/refused.out" 2>"$T/refused.err"
+is "--keep-going: the program's status" "$?" 0
+like "it goes on" "$T/refused.out" '^went on'
+like "and that is said" "$T/refused.err" 'no function "gleu"'
+
 start sleep 60
 error "attach to a program without PyTorch" '[Tt]orch' "$DITRACE" attach "$child" -o "$T/data"
 ok "the hint speaks of --wait" found "$T/error" 'hint: .*--wait'
