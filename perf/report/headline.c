@@ -125,6 +125,12 @@ static uint64_t ns_at(const struct aggregate_row *r, size_t offset)
 	return ns;
 }
 
+/* A thread that waits until a collective is done: in no op of its own. */
+static bool is_wait(const struct aggregate_row *r)
+{
+	return r->op && !strcmp(r->op, "c10d::Work::wait");
+}
+
 size_t headline_most(const struct aggregate *a, size_t offset, const struct aggregate_row **most,
 		     size_t want)
 {
@@ -132,7 +138,8 @@ size_t headline_most(const struct aggregate *a, size_t offset, const struct aggr
 	const struct aggregate_row *const *rows = aggregate_rows(a, &n);
 	for (size_t i = 0; i < n; i++) {
 		size_t at = found;
-		if (rows[i]->worker || rows[i]->phase == PHASE_COMPILE || !ns_at(rows[i], offset))
+		if (rows[i]->worker || rows[i]->phase == PHASE_COMPILE || is_wait(rows[i]) ||
+		    !ns_at(rows[i], offset))
 			continue;
 		while (at && ns_at(most[at - 1], offset) < ns_at(rows[i], offset))
 			at--;
@@ -171,6 +178,28 @@ static void add_slowest(struct table *t, const struct aggregate *a, uint64_t obs
 	}
 	if (line.text[0])
 		table_line(t, line.text);
+}
+
+static void add_waits(struct table *t, const struct aggregate *a, uint64_t observed_ns,
+		      const struct report_opts *opts, const struct file_names *files)
+{
+	size_t n;
+	uint64_t ns = 0;
+	char at[256];
+	const struct aggregate_row *const *rows = aggregate_rows(a, &n), *most = NULL;
+	struct headline_line line = headline_line(opts);
+	for (size_t i = 0; i < n; i++) {
+		if (rows[i]->worker || !is_wait(rows[i]))
+			continue;
+		ns += rows[i]->self_ns;
+		most = !most || rows[i]->self_ns > most->self_ns ? rows[i] : most;
+	}
+	if (report_percent(ns, observed_ns) < 1)
+		return;
+	headline_add(&line, "%.1f %% waits for collectives", report_percent(ns, observed_ns));
+	headline_add(&line, "%s%s", most->file ? ", most" : "",
+		     headline_where(at, sizeof(at), most, files));
+	table_line(t, line.text);
 }
 
 /* What a rank computes itself: neither its workers nor what it sends and waits for. */
@@ -263,8 +292,10 @@ static void add_lines(struct table *t, const struct breakdown_result *b, const s
 		add_longest(t, b, files, false);
 	if (by_op && (is_busy || (!b && totals.activities)))
 		headline_slowest_on_devices(t, a, opts, files);
-	else if (by_op && b)
+	else if (by_op && b) {
 		add_slowest(t, a, totals.observed_ns, opts, files);
+		add_waits(t, a, totals.observed_ns, opts, files);
+	}
 	if (by_op && b && (!totals.activities || (is_busy && !waits)))
 		add_ranks(t, rows, n, opts);
 	headline_memory(t, a, opts, files);

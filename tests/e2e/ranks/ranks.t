@@ -57,6 +57,7 @@ collectives() {
 without_library() {
 	"$DITRACE" run --engine shim -o "$T/late/" -- env -u LD_PRELOAD -u DITRACE_SHIM "$PY" ranks/launch.py ranks/ddp.py "$T/late-store" >"$T/out" 2>"$T/err"
 	"$DITRACE" report --skew --pager never "$T/late" >"$T/skew"
+	like "the waits of the other, first of all" <("$DITRACE" report --pager never "$T/late") '^[0-9.]+ % waits for collectives, most at '
 	like "ranks that were not recorded from their start are not compared" "$T/skew" '^ranks are not compared: rank [01] was not recorded from its start'
 }
 
