@@ -8,6 +8,7 @@
 #include "base/options.h"
 #include "base/system.h"
 #include "base/text.h"
+#include "perf/collectives/collectives.h"
 #include "tui/model/processes.h"
 #include "tui/screen/screen.h"
 
@@ -158,6 +159,7 @@ static int run_command(int (*run)(int argc, char **argv), unsigned files, int ar
 {
 	struct err e = {0};
 	bus_guard(NULL);
+	trace_clocks_by(collectives_align);
 	file_limit_raise();
 	if (file_limit_check(files, &e)) {
 		err_print(&e);

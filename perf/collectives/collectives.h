@@ -47,6 +47,11 @@ int collectives_see(struct collectives *c, const struct trace_item *item);
 /* Once, after the last item: number the calls, and match those of all ranks. 0 or -ENOMEM. */
 int collectives_match(struct collectives *c);
 
+/* Find how the clocks of several hosts differ by what their ranks' collectives say: a
+ * trace_clocks_fn. */
+int collectives_align(const struct trace_clock_file *files, size_t nfiles,
+		      struct trace_clock *clocks, size_t n);
+
 /* Count only events given to collectives_choose. Without these calls all are counted. */
 void collectives_choose_none(struct collectives *c);
 void collectives_choose(struct collectives *c, const struct op_event *ev);

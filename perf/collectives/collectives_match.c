@@ -44,6 +44,24 @@ static int32_t world_size(const struct collectives *c)
 	return size;
 }
 
+/* Whether times of the process can be compared with those of the first; else c->why says why not.
+ */
+static bool has_clock(struct collectives *c, const struct collective_process *p,
+		      const struct collective_process *first)
+{
+	if (c->as_clocks_are)
+		return true;
+	for (size_t i = 0; i < c->nclocks; i++)
+		if (!c->clocks[i]->is_found) {
+			trace_clock_text(c->why, sizeof(c->why), c->clocks[i]);
+			return false;
+		}
+	if (c->nclocks || !strcmp(p->rank.host, first->rank.host))
+		return true;
+	snprintf(c->why, sizeof(c->why), "they ran on several hosts, whose clocks differ");
+	return false;
+}
+
 /* Whether the process can be compared with the others; else c->why says why not. */
 static bool is_comparable(struct collectives *c, int64_t i, int32_t rank)
 {
@@ -60,10 +78,8 @@ static bool is_comparable(struct collectives *c, int64_t i, int32_t rank)
 			 " was not recorded from its start, so which of its calls is which of the "
 			 "others' is not known; ditrace run records from the start",
 			 rank);
-	else if (strcmp(p->rank.host, first->rank.host) != 0)
-		snprintf(c->why, sizeof(c->why), "they ran on several hosts, whose clocks differ");
 	else
-		return true;
+		return has_clock(c, p, first);
 	return false;
 }
 

@@ -51,6 +51,7 @@ struct collective_process {
 	int32_t pid;
 	bool worker, whole;
 	uint32_t groups; /* used so far */
+	unsigned clock;	 /* see collectives_align */
 	struct process_rank rank;
 };
 
@@ -98,13 +99,17 @@ struct collectives {
 	uint64_t waits_not_known;	/* waits of which it is not known for what, or how long */
 	struct collective_mark *marks;
 	size_t nmarks, marks_room;
-	bool blind; /* recorded by an engine that does not see collectives */
+	bool blind;			   /* recorded by an engine that does not see collectives */
+	unsigned clock;			   /* of the file that is read: collectives_align */
+	const struct trace_clock **clocks; /* the reader's: of hosts but the first */
+	size_t nclocks, clocks_room;
+	bool as_clocks_are; /* compare them, whatever is known of their clocks */
 	/* Set by collectives_match: the processes of the ranks that are compared, by rank; and why
 	 * they are not, or where they stop to be the same. */
 	size_t *ranks, nranks;
 	struct collective_world *worlds;
 	size_t nworlds;
-	char why[512];
+	char why[TRACE_CLOCK_TEXT_MAX];
 	char differ[512];
 };
 
@@ -148,6 +153,9 @@ const struct py_frame *collective_where(const struct py_stack *s);
 
 /* "allreduce SUM float32", "broadcast from 1". Returns out. */
 const char *collective_text(char *out, size_t size, const struct collective *w);
+
+/* The lines about clocks. */
+void collectives_print_clocks(const struct collectives *c, FILE *f);
 
 /* "async": a bool, or null where it is not known. */
 static inline void json_async(struct json_out *j, const struct collective *w)

@@ -107,6 +107,7 @@ static int write_file_header(struct trace_blocks *b)
 				      .size = sizeof(h),
 				      .monotonic_ns = clock_ns(CLOCK_MONOTONIC),
 				      .realtime_ns = clock_ns(CLOCK_REALTIME)};
+	clock_identify(h.clock);
 	h.crc = trace_crc(0, &h, offsetof(struct trace_file_header, crc));
 	int r = io_write_all(b->fd, &h, sizeof(h));
 	if (!r)
