@@ -9,6 +9,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/files.h"
@@ -252,10 +253,21 @@ int folder_replace_file(const char *path, const char *name)
 	return r;
 }
 
+/* A file system without locks, as Lustre without -o flock, does not tell who writes, on another
+ * host perhaps: what was written to of late may still be. */
+static bool is_written(int fd)
+{
+	enum { RECENT_S = 120 };
+	struct stat st;
+	if (!flock(fd, LOCK_SH | LOCK_NB))
+		return false;
+	return errno == EWOULDBLOCK || (!fstat(fd, &st) && st.st_mtime + RECENT_S > time(NULL));
+}
+
 static bool is_locked(int folder, const char *name)
 {
 	int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-	bool locked = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;
+	bool locked = fd >= 0 && is_written(fd);
 	if (fd >= 0)
 		close(fd);
 	return locked;
