@@ -215,6 +215,17 @@ int folder_new(const char *path, struct err *e)
 	return r ? walk_failed(&w, r, "make the folder", path, e) : 0;
 }
 
+int file_move(const char *from, const char *to, bool replace)
+{
+	/* Not all file systems know RENAME_NOREPLACE, NFS among them. */
+	int r = renameat2(AT_FDCWD, from, AT_FDCWD, to, replace ? 0 : RENAME_NOREPLACE);
+	if (!r || replace || errno != EINVAL)
+		return r ? -errno : 0;
+	if (link(from, to))
+		return -errno;
+	return unlink(from) ? -errno : 0;
+}
+
 /* `part`: the new folder in `at`, which changes names with the file. */
 static int change_places(int at, const char *part, const char *name, const char *inside)
 {
