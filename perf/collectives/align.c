@@ -26,16 +26,24 @@ static bool is_of_distributed(const struct op_desc *op)
 	return !strncmp(op->name, "c10d::", 6);
 }
 
-/* When the rank knew that it was done; 0: not known. A wait for one of another backend than Gloo
- * may end before (NCCL: once the stream waits). */
+/* When the rank had done its part: NCCL's kernels wait for each other. Else when it knew that all
+ * was done; 0: not known. A wait for one of another backend than Gloo may end before (NCCL: once
+ * the stream waits). */
 static uint64_t end_of(const struct collectives *c, const struct collective_call *call)
 {
 	const struct collective *what = &c->rows[call->row].what;
+	if (call->device_end_ns)
+		return call->device_end_ns;
 	if (call->done_ns)
 		return call->done_ns;
 	if (call->wait_ns && what->backend && !strcmp(what->backend, "gloo"))
 		return call->wait_ns + call->waited_ns;
 	return 0;
+}
+
+static uint64_t start_of(const struct collective_call *call)
+{
+	return call->device_start_ns ? call->device_start_ns : call->start_ns;
 }
 
 static struct seen_by seen_by(const struct collectives *c, const struct collective_world *w,
@@ -47,7 +55,8 @@ static struct seen_by seen_by(const struct collectives *c, const struct collecti
 		if (c->processes[c->ranks[i]].clock != clock)
 			continue;
 		uint64_t end = end_of(c, call);
-		s.start_ns = call->start_ns > s.start_ns ? call->start_ns : s.start_ns;
+		uint64_t start = start_of(call);
+		s.start_ns = start > s.start_ns ? start : s.start_ns;
 		s.end_ns = end && (!s.end_ns || end < s.end_ns) ? end : s.end_ns;
 	}
 	return s;

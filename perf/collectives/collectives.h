@@ -34,7 +34,7 @@ struct collective {
 /* Whether the event is a collective; then *out, which borrows from it. */
 bool collective_of(const struct op_event *ev, struct collective *out);
 
-/* All collectives of a trace: 64 bytes for each call, and as many for its end and its wait. */
+/* All collectives of a trace: 80 bytes for each call, and as many for its end and its wait. */
 struct collectives;
 
 struct collectives *collectives_new(void);

@@ -240,7 +240,10 @@ int collectives_match(struct collectives *c)
 		sort_calls(&c->groups[i].calls[NOT_NUMBERED]);
 		sort_calls(&c->groups[i].calls[NUMBERED]);
 	}
-	if ((r = collectives_join_works(c)) || (r = find_ranks(c)) || !c->nranks)
+	if ((r = collectives_join_works(c)))
+		return r;
+	collectives_join_kernels(c);
+	if ((r = find_ranks(c)) || !c->nranks)
 		return r;
 	while ((r = add_world(c, c->nworlds)) > 0)
 		;

@@ -18,6 +18,7 @@ struct collective_call {
 	uint64_t work;		   /* address of the Work that it returned; 0: not known */
 	uint64_t done_ns, wait_ns; /* when it was done, and first waited for; 0: not known */
 	uint64_t waited_ns;	   /* how long, if wait_ns */
+	uint64_t device_start_ns, device_end_ns; /* of NCCL's kernels for it; 0: not known */
 	uint32_t row;
 	bool chosen;
 };
@@ -28,6 +29,12 @@ struct collective_mark {
 	bool is_done;
 	uint64_t address, start_ns;
 	uint64_t end_ns; /* 0: it had not ended; of is_done: not used */
+};
+
+/* A kernel of NCCL. */
+struct collective_kernel {
+	uint32_t process;
+	uint64_t launched_ns, start_ns, end_ns;
 };
 
 /* In the order of their starts, once matched. */
@@ -99,6 +106,8 @@ struct collectives {
 	uint64_t waits_not_known;	/* waits of which it is not known for what, or how long */
 	struct collective_mark *marks;
 	size_t nmarks, marks_room;
+	struct collective_kernel *kernels;
+	size_t nkernels, kernels_room;
 	bool blind;			   /* recorded by an engine that does not see collectives */
 	unsigned clock;			   /* of the file that is read: collectives_align */
 	const struct trace_clock **clocks; /* the reader's: of hosts but the first */
@@ -144,8 +153,13 @@ bool collective_is_wait(const struct op_desc *op);
 int collectives_see_wait(struct collectives *c, uint32_t process, const struct op_event *ev);
 int collectives_see_done(struct collectives *c, uint32_t process, const struct work_done *d);
 
-/* Once, when the calls are sorted: set their done_ns, wait_ns, waited_ns. */
+bool collective_is_kernel(const struct activity *a);
+int collectives_see_kernel(struct collectives *c, uint32_t process, const struct activity *a);
+
+/* Once, when the calls are sorted: set their done_ns, wait_ns, waited_ns; and device_start_ns and
+ * device_end_ns. */
 int collectives_join_works(struct collectives *c);
+void collectives_join_kernels(struct collectives *c);
 
 /* The innermost frame of a call's own stack outside torch and what wraps its functions; NULL: none.
  */

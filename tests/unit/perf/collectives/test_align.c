@@ -42,11 +42,31 @@ static int teardown(void **state)
 	return system(command);
 }
 
+static bool on_device; /* collectives are NCCL's */
+
+/* Its kernel, and two that are not. */
+static void launch(struct trace_writer *w, const struct op_event *ev, uint64_t done)
+{
+	struct activity a = {.of = *ev,
+			     .launched_ns = ev->start_ns + 5 * US,
+			     .name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)"};
+	a.of.start_ns = ev->start_ns + 20 * US;
+	a.of.end_ns = done;
+	assert_int_equal(trace_write_activity(w, &a), 0);
+	a.launched_ns = ev->end_ns + 5 * US;
+	a.of.end_ns = done + 500 * MS;
+	assert_int_equal(trace_write_activity(w, &a), 0);
+	a.launched_ns = ev->start_ns + 5 * US;
+	a.name = "some_kernel";
+	assert_int_equal(trace_write_activity(w, &a), 0);
+}
+
 static void call(struct trace_writer *w, int rank, uint64_t id, uint64_t start, uint64_t done)
 {
 	struct value args[] = {{.kind = VALUE_LIST},
 			       {.kind = VALUE_GROUP, .group = {0x1000, rank, 2}}},
-		     work = {.kind = VALUE_WORK, .work = {0x5000 + id, "gloo"}};
+		     work = {.kind = VALUE_WORK,
+			     .work = {0x5000 + id, on_device ? "nccl" : "gloo"}};
 	struct op_event ev = {.id = id,
 			      .pid = 20,
 			      .tid = 20,
@@ -59,8 +79,10 @@ static void call(struct trace_writer *w, int rank, uint64_t id, uint64_t start, 
 			      .nresults = 1};
 	const struct work_done d = {.pid = 20, .address = 0x5000 + id, .ns = done};
 	assert_int_equal(trace_write_event(w, &ev), 0);
-	if (done)
+	if (done && !on_device)
 		assert_int_equal(trace_write_done(w, &d), 0);
+	if (done && on_device)
+		launch(w, &ev, done);
 }
 
 struct host {
@@ -188,6 +210,14 @@ static void a_wrong_clock_is_corrected(void **state)
 	assert_non_null(strstr(text, "the clock of node1 is 200 ms ahead of that of node0, "));
 }
 
+static void by_kernels(void **state)
+{
+	teardown(NULL);
+	on_device = true;
+	a_wrong_clock_is_corrected(state);
+	on_device = false;
+}
+
 static void of_clocks_that_are_not_found(void **state)
 {
 	struct host hosts[] = {here, there};
@@ -214,6 +244,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_wrong_clock_is_corrected),
+	    cmocka_unit_test(by_kernels),
 	    cmocka_unit_test(of_clocks_that_are_not_found),
 	};
 	return unit_run(tests, setup, teardown);
