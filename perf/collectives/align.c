@@ -125,30 +125,31 @@ static int find_clock(const struct collectives *c, struct trace_clock *clocks, u
 }
 
 /* A file that is cut or damaged is read as far as it goes. */
-static int read_file(struct collectives *c, const struct trace_clock_file *file,
-		     struct trace_query **query)
+static int read_file(struct collectives *c, const struct trace_clock_file *file)
 {
 	const struct trace_query_opts opts = {.kinds = TRACE_OPS};
+	struct trace_query *query = NULL;
 	struct trace_item item;
-	int r = trace_query(file->path, &opts, query, NULL);
+	int r = trace_query(file->path, &opts, &query, NULL);
 	if (r)
 		return r == -ENOMEM ? r : 0;
-	trace_query_values_of(*query, is_of_distributed);
+	trace_query_values_of(query, is_of_distributed);
 	c->clock = file->clock;
-	while (!r && trace_query_next(*query, &item, NULL) > 0)
+	while (!r && trace_query_next(query, &item, NULL) > 0)
 		r = collectives_see(c, &item);
+	for (size_t i = 0; i < c->nrows; i++)
+		c->rows[i].where = NULL; /* the query's */
+	trace_query_close(query);
 	return r;
 }
 
 static int find_all(const struct trace_clock_file *files, size_t nfiles, struct trace_clock *clocks,
 		    size_t n)
 {
-	/* What is seen is valid while they are open. */
-	struct trace_query **queries = calloc(nfiles, sizeof(struct trace_query *));
 	struct collectives *c = collectives_new();
-	int r = queries && c ? 0 : -ENOMEM;
+	int r = c ? 0 : -ENOMEM;
 	for (size_t i = 0; i < nfiles && !r; i++)
-		r = read_file(c, &files[i], &queries[i]);
+		r = read_file(c, &files[i]);
 	if (!r) {
 		c->as_clocks_are = true;
 		r = collectives_match(c);
@@ -156,10 +157,6 @@ static int find_all(const struct trace_clock_file *files, size_t nfiles, struct 
 	for (unsigned k = 1; k < n && !r; k++)
 		r = find_clock(c, clocks, k);
 	collectives_free(c);
-	for (size_t i = 0; queries && i < nfiles; i++)
-		if (queries[i])
-			trace_query_close(queries[i]);
-	free(queries);
 	return r;
 }
 

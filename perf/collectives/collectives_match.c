@@ -20,17 +20,17 @@ static void sort_calls(struct collective_calls *calls)
 		qsort(calls->all, calls->n, sizeof(*calls->all), compare_calls);
 }
 
-/* The process of the rank that has collectives. -ENOENT: none; -EEXIST: several. */
-static int64_t process_of_rank(const struct collectives *c, int32_t rank)
+/* The last process of the rank that has collectives, and how many have; -ENOENT: none. */
+static int64_t process_of_rank(const struct collectives *c, int32_t rank, size_t *starts)
 {
 	int64_t found = -ENOENT;
+	*starts = 0;
 	for (size_t i = 0; i < c->nprocesses; i++) {
 		const struct collective_process *p = &c->processes[i];
 		if (p->worker || p->rank.rank != rank || !p->groups)
 			continue;
-		if (found >= 0)
-			return -EEXIST;
 		found = (int64_t)i;
+		++*starts;
 	}
 	return found;
 }
@@ -63,15 +63,16 @@ static bool has_clock(struct collectives *c, const struct collective_process *p,
 }
 
 /* Whether the process can be compared with the others; else c->why says why not. */
-static bool is_comparable(struct collectives *c, int64_t i, int32_t rank)
+static bool is_comparable(struct collectives *c, int64_t i, int32_t rank, size_t starts)
 {
 	const struct collective_process *p = i < 0 ? NULL : &c->processes[i];
 	const struct collective_process *first = c->nranks ? &c->processes[c->ranks[0]] : p;
 	if (i == -ENOENT)
 		snprintf(c->why, sizeof(c->why), "there are no collectives of rank %" PRId32, rank);
-	else if (!p)
-		snprintf(c->why, sizeof(c->why), "rank %" PRId32 " was started more than once",
-			 rank);
+	else if (starts != c->starts)
+		snprintf(c->why, sizeof(c->why),
+			 "rank %" PRId32 " was started %zu times, and rank 0 %zu times", rank,
+			 starts, c->starts);
 	else if (!p->whole)
 		snprintf(c->why, sizeof(c->why),
 			 "rank %" PRId32
@@ -114,8 +115,10 @@ static int find_ranks(struct collectives *c)
 	if (!c->ranks)
 		return -ENOMEM;
 	for (int32_t rank = 0; rank < size; rank++) {
-		int64_t i = process_of_rank(c, rank);
-		if (!is_comparable(c, i, rank)) {
+		size_t starts;
+		int64_t i = process_of_rank(c, rank, &starts);
+		c->starts = rank ? c->starts : starts;
+		if (!is_comparable(c, i, rank, starts)) {
 			c->nranks = 0;
 			return 0;
 		}

@@ -158,9 +158,12 @@ static int print_none(const struct collectives *c, FILE *f)
 	return ferror(f) ? -EIO : 0;
 }
 
-void collectives_print_clocks(const struct collectives *c, FILE *f)
+void collectives_print_compared(const struct collectives *c, FILE *f)
 {
 	char text[TRACE_CLOCK_TEXT_MAX];
+	if (c->starts > 1 && !c->why[0])
+		fprintf(f, "each rank was started %zu times: the last start is compared\n",
+			c->starts);
 	for (size_t i = 0; i < c->nclocks && !c->why[0]; i++) {
 		text_print_safe(f, trace_clock_text(text, sizeof(text), c->clocks[i]));
 		putc('\n', f);
@@ -180,7 +183,7 @@ int collectives_print(const struct collectives *c, FILE *f, const struct collect
 		add_columns(t, c);
 		for (size_t i = 0; i < n && (!opts->limit || i < opts->limit); i++)
 			add_row(t, c, rows[i], &files);
-		collectives_print_clocks(c, f);
+		collectives_print_compared(c, f);
 		print_notes(c, f);
 		r = table_print(t, f, opts->terminal.width, false);
 	} else if (t) {

@@ -116,6 +116,7 @@ struct collectives {
 	/* Set by collectives_match: the processes of the ranks that are compared, by rank; and why
 	 * they are not, or where they stop to be the same. */
 	size_t *ranks, nranks;
+	size_t starts; /* how often each rank was started: the last processes are compared */
 	struct collective_world *worlds;
 	size_t nworlds;
 	char why[TRACE_CLOCK_TEXT_MAX];
@@ -168,8 +169,8 @@ const struct py_frame *collective_where(const struct py_stack *s);
 /* "allreduce SUM float32", "broadcast from 1". Returns out. */
 const char *collective_text(char *out, size_t size, const struct collective *w);
 
-/* The lines about clocks. */
-void collectives_print_clocks(const struct collectives *c, FILE *f);
+/* The lines about what is compared, and about clocks. */
+void collectives_print_compared(const struct collectives *c, FILE *f);
 
 /* "async": a bool, or null where it is not known. */
 static inline void json_async(struct json_out *j, const struct collective *w)

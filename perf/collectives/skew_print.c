@@ -156,7 +156,7 @@ int skew_print(const struct skew *s, FILE *f, const struct terminal *t)
 		print_not_named(s, &v, f);
 	if (s->c->differ[0])
 		fprintf(f, "%s\n", s->c->differ);
-	collectives_print_clocks(s->c, f);
+	collectives_print_compared(s->c, f);
 	fputs("times are of one collective, in the mean, but Late, after the first rank, is a "
 	      "median; "
 	      "In no op is without the waits for others",
