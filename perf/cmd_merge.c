@@ -80,19 +80,14 @@ static int run(const char *const *argv)
 static int fetch(const struct merge *m, const char *source, struct err *e)
 {
 	char *real = is_local(source) ? realpath(source, NULL) : NULL;
-	struct stat st;
 	char link[PATH_SIZE + 16] = "--times";
 	if (is_local(source) && !real) {
 		err_set(e, -errno, "cannot read %s: %s", source, strerror(errno));
 		return err_hint(e, "name folders of traces, of other hosts as HOST:DIR");
 	}
-	if (real) {
-		char *end = !stat(real, &st) && S_ISDIR(st.st_mode) ? NULL : strrchr(real, '/');
-		snprintf(link, sizeof(link), "--link-dest=%.*s/..",
-			 end ? (int)(end - real) : PATH_SIZE, real);
-		if (end)
-			snprintf(link, sizeof(link), "--link-dest=%.*s", (int)(end - real), real);
-	}
+	if (real) /* relative to the folder that it is in */
+		snprintf(link, sizeof(link), "--link-dest=%.*s/", (int)(strrchr(real, '/') - real),
+			 real);
 	const char *const argv[] = {"rsync",
 				    "-rt",
 				    "--protect-args",

@@ -12,8 +12,8 @@
 
 /* One collective on the ranks of one clock. */
 struct seen_by {
-	uint64_t start_ns,
-	    end_ns; /* of the last that starts, and the first that ends; 0: not known */
+	uint64_t start_ns; /* of the last that starts */
+	uint64_t end_ns;   /* of the first that ends; 0: not known */
 };
 
 struct bounds {
@@ -54,12 +54,17 @@ static struct seen_by seen_by(const struct collectives *c, const struct collecti
 		const struct collective_call *call = collective_call_of(c, w, k, i);
 		if (c->processes[c->ranks[i]].clock != clock)
 			continue;
-		uint64_t end = end_of(c, call);
-		uint64_t start = start_of(call);
+		uint64_t start = start_of(call), end = end_of(c, call);
 		s.start_ns = start > s.start_ns ? start : s.start_ns;
 		s.end_ns = end && (!s.end_ns || end < s.end_ns) ? end : s.end_ns;
 	}
 	return s;
+}
+
+/* A damaged file may have any times. */
+static bool makes_sense(const struct seen_by *s)
+{
+	return s->end_ns && s->end_ns < CLOCK_SHIFT_MOST && s->start_ns < CLOCK_SHIFT_MOST;
 }
 
 static int add_bounds(struct bounds *b, const struct collectives *c,
@@ -69,7 +74,7 @@ static int add_bounds(struct bounds *b, const struct collectives *c,
 		if (!c->rows[collective_call_of(c, w, k, 0)->row].what.waits_for_all)
 			continue;
 		struct seen_by first = seen_by(c, w, k, 0), other = seen_by(c, w, k, clock);
-		if (!first.end_ns || !other.end_ns)
+		if (!makes_sense(&first) || !makes_sense(&other))
 			continue;
 		if (array_grow(&b->all, &b->room, b->n + 1, sizeof(*b->all)))
 			return -ENOMEM;
@@ -97,7 +102,8 @@ static void keep_fit(struct trace_clock *k, const struct clock_fit *f, size_t n)
 {
 	/* The clocks of the day are compared at the start of the recording. */
 	double since = (double)(int64_t)(k->at_ns - f->at_ns);
-	k->more_ns = f->shift_ns + (int64_t)(f->drift * since) - k->shift_ns;
+	k->more_ns = (int64_t)((uint64_t)f->shift_ns + (uint64_t)(int64_t)(f->drift * since) -
+			       (uint64_t)k->shift_ns);
 	k->shift_ns = f->shift_ns;
 	k->drift = f->drift;
 	k->at_ns = f->at_ns;

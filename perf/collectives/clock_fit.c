@@ -6,7 +6,8 @@
 
 /* Relative to the first bound: shifts may be larger than what a double has of ns. */
 struct bound {
-	double at, /* first: compare() */ low, high, ends;
+	double at; /* first, for compare() */
+	double low, high, ends;
 };
 
 struct fitting {

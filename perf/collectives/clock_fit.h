@@ -8,12 +8,14 @@
 
 /* On no rank a collective ends before all have started it. So what is to be added to the other
  * clock is at least the last start by the first clock minus the end by the other, and at most the
- * end by the first minus the last start by the other. ns. */
+ * end by the first minus the last start by the other. ns, below CLOCK_SHIFT_MOST. */
 struct clock_bound {
 	uint64_t at_ns; /* by the other clock */
 	int64_t low, high;
 	int64_t ends; /* the end by the first minus the end by the other */
 };
+
+#define CLOCK_SHIFT_MOST (INT64_C(1) << 60)
 
 enum { CLOCK_DRIFT_MOST = 1000 }; /* ppm: the kernel corrects a clock by 500 (adjtimex(2)) */
 

@@ -22,12 +22,17 @@ void trace_clocks_by(trace_clocks_fn *fn)
 uint64_t trace_clock_time(const struct trace_clock *c, uint64_t ns)
 {
 	int64_t since = (int64_t)(ns - c->at_ns);
-	return ns + (uint64_t)(c->shift_ns + (int64_t)(c->drift * (double)since));
+	return ns + (uint64_t)c->shift_ns + (uint64_t)(int64_t)(c->drift * (double)since);
 }
 
 static const char *host_text(const char *host)
 {
 	return host[0] ? host : "another host";
+}
+
+static uint64_t size_of(int64_t ns)
+{
+	return ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns;
 }
 
 static void found_text(char *out, size_t size, const struct trace_clock *c)
@@ -44,7 +49,7 @@ static void found_text(char *out, size_t size, const struct trace_clock *c)
 	    out, size,
 	    "the clock of %s is %s %s that of %s%s, which is corrected: %s tell it, whose ends "
 	    "differ by %s in the median; it is off by %s at most%s",
-	    host_text(c->host), text_ns(more, sizeof(more), (uint64_t)llabs(c->more_ns)),
+	    host_text(c->host), text_ns(more, sizeof(more), size_of(c->more_ns)),
 	    c->more_ns > 0 ? "behind" : "ahead of", host_text(c->first), drift,
 	    text_counted(n, sizeof(n), c->collectives, "collective"),
 	    text_ns(spread, sizeof(spread), c->spread_ns),

@@ -389,6 +389,24 @@ static void a_rank_that_is_late(void **state)
 	}
 }
 
+/* It comes 12 ms late, by clocks that may differ by more. */
+static void clocks_that_are_hardly_known(void **state)
+{
+	struct trace_clock clock = {.is_found = true, .known_ns = 40 * MS};
+	const struct trace_item item = {.type = TRACE_CLOCK, .clock = &clock};
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		struct collectives *c = two_ranks(true, "there");
+		clock.spread_ns = i == 1 ? 20 * MS : MS;
+		clock.is_found = i < 2;
+		assert_int_equal(collectives_see(c, &item), 0);
+		struct skew *s = skewed(c, always_late, true);
+		assert_true(i < 2 ? skew_verdict(s).is_named == !i : !s->n && c->why[0]);
+		skew_free(s);
+		collectives_free(c);
+	}
+}
+
 static void no_rank_is_named(void **state)
 {
 	late_fn *const fns[] = {late_in_turns, hardly_late, late_seldom};
@@ -525,6 +543,7 @@ int main(void)
 	    cmocka_unit_test(a_rank_that_is_late),
 	    cmocka_unit_test(the_usual_is_compared),
 	    cmocka_unit_test(a_rank_that_is_late_sometimes),
+	    cmocka_unit_test(clocks_that_are_hardly_known),
 	    cmocka_unit_test(no_rank_is_named),
 	    cmocka_unit_test(calls_are_waited_for),
 	    cmocka_unit_test(nobody_waits_meanwhile),
