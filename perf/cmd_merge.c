@@ -170,6 +170,21 @@ static int place_all(struct merge *m, const char *path, struct err *e)
 	return r;
 }
 
+/* What root's rsync writes there must not be led elsewhere by another user. */
+static int make_folder(const char *path, struct err *e)
+{
+	struct stat st;
+	int r = folders_make(path, e);
+	if (r)
+		return r;
+	if (stat(path, &st))
+		return err_set(e, -errno, "cannot write into %s: %s", path, strerror(errno));
+	if (geteuid() != 0 || (st.st_uid == 0 && !(st.st_mode & (S_IWGRP | S_IWOTH))))
+		return 0;
+	err_set(e, -EPERM, "cannot merge into %s as root: other users may write there", path);
+	return err_hint(e, "run it without sudo, which it does not need");
+}
+
 static int add_source(struct merge *m, const char *source, struct err *e)
 {
 	m->from = 0;
@@ -226,7 +241,7 @@ int cmd_merge(int argc, char **argv)
 	if (!first)
 		return status;
 	snprintf(m.stage, sizeof(m.stage), "%s/.merge-%d", m.folder, (int)getpid());
-	int r = folders_make(m.folder, &e);
+	int r = make_folder(m.folder, &e);
 	for (int i = first; i < argc && !r; i++)
 		r = add_source(&m, argv[i], &e);
 	if (!r)

@@ -71,6 +71,9 @@ several_hosts() {
 	like "without collectives of both, nothing is compared" "$T/skew" '^ranks are not compared: '
 	error "what is not there is not merged" 'cannot read .*nowhere' "$DITRACE" merge -o "$T/both" "$T/nowhere"
 	error "nor a folder without a trace" 'has no trace' "$DITRACE" merge -o "$T/both" "$W/ranks"
+	mkdir "$T/of-others"
+	chown 12345 "$T/of-others"
+	error "nor, as root, into a folder of another user" 'other users may write there' "$DITRACE" merge -o "$T/of-others" "$T/here"
 	is "nothing is left of what was fetched" "$(ls -A "$T/both" | paste -sd' ')" "rank0.data rank1.data"
 }
 

@@ -89,7 +89,7 @@ struct host {
 	int rank;
 	uint64_t offset, late; /* of its CLOCK_MONOTONIC; of its ranks' calls */
 	int64_t day;	       /* by how much its clock of the day is wrong */
-	bool whole, done;
+	bool whole, done, old; /* old: its file does not tell its clock */
 };
 
 static uint64_t begun(int i)
@@ -105,7 +105,7 @@ static void write_header(const struct host *h)
 	int fd = open(file, O_RDWR);
 	assert_int_equal(pread(fd, &header, sizeof(header), 0), sizeof(header));
 	assert_true(header.clock[0] || header.clock[8] || header.clock[15]);
-	memset(header.clock, 7 + h->rank, sizeof(header.clock));
+	memset(header.clock, h->old ? 0 : 7 + h->rank, sizeof(header.clock));
 	header.monotonic_ns = h->offset + 900 * MS;
 	header.realtime_ns = (uint64_t)((int64_t)5000 * MS + h->day);
 	header.crc = trace_crc(0, &header, offsetof(struct trace_file_header, crc));
@@ -218,6 +218,21 @@ static void by_kernels(void **state)
 	on_device = false;
 }
 
+static void of_files_without_a_clock(void **state)
+{
+	struct host hosts[] = {here, there};
+	struct reading x;
+	(void)state;
+	for (int old = 1; old <= 2; old++) {
+		teardown(NULL);
+		hosts[0].old = true;
+		hosts[1].old = old == 2;
+		record(hosts);
+		read_all(hosts, &x);
+		assert_true(x.clocks == 1 && x.clock.is_found && llabs(x.off) < 10 * US);
+	}
+}
+
 static void of_clocks_that_are_not_found(void **state)
 {
 	struct host hosts[] = {here, there};
@@ -245,6 +260,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_wrong_clock_is_corrected),
 	    cmocka_unit_test(by_kernels),
+	    cmocka_unit_test(of_files_without_a_clock),
 	    cmocka_unit_test(of_clocks_that_are_not_found),
 	};
 	return unit_run(tests, setup, teardown);
