@@ -127,9 +127,9 @@ static void few_that_contradict_are_left_out(void **state)
 	is_right(&f, r);
 	for (int i = 0; i < N; i++)
 		if (i % 10 > 3) {
-			bounds[i].low += i * 100 * MS;
-			bounds[i].high += i * 100 * MS;
-			bounds[i].ends += i * 100 * MS;
+			bounds[i].low += (int64_t)i * 100 * MS;
+			bounds[i].high += (int64_t)i * 100 * MS;
+			bounds[i].ends += (int64_t)i * 100 * MS;
 		}
 	assert_int_equal(clock_fit(bounds, N, &f), -ERANGE);
 }
