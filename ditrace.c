@@ -8,6 +8,7 @@
 #include "base/options.h"
 #include "base/system.h"
 #include "base/text.h"
+#include "perf/collectives/collectives.h"
 #include "tui/model/processes.h"
 #include "tui/screen/screen.h"
 
@@ -58,6 +59,8 @@ static const struct {
     {"export", "a page for a browser; for Perfetto, speedscope, SQLite, CSV", cmd_export, READ, 0},
     {"diff", "two traces: what got slower; two captured runs: where they part", cmd_diff_either,
      READ, 0},
+    {"merge", "the traces of several hosts in one folder, their clocks aligned", cmd_merge, READ,
+     0},
     {"replay", "run captured ops again: are they right, and how fast", cmd_replay, JUDGE, 0},
     {"ctl", "what ditrace's library does in a process, and taking it out", cmd_ctl, JUDGE, TRACING},
     {"stack", "what every thread of a running process does at this moment", cmd_stack, LOOK,
@@ -158,6 +161,7 @@ static int run_command(int (*run)(int argc, char **argv), unsigned files, int ar
 {
 	struct err e = {0};
 	bus_guard(NULL);
+	trace_clocks_by(collectives_align);
 	file_limit_raise();
 	if (file_limit_check(files, &e)) {
 		err_print(&e);

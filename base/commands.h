@@ -37,6 +37,9 @@ int cmd_annotate(int argc, char **argv);
 int cmd_script(int argc, char **argv);
 int cmd_export(int argc, char **argv);
 
+/* Gather the traces of several hosts in one folder. */
+int cmd_merge(int argc, char **argv);
+
 /* Run captured ops again. */
 int cmd_replay(int argc, char **argv);
 

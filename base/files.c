@@ -187,7 +187,8 @@ int new_file_open(struct new_file *f, const char *path, int flags, struct err *e
 	if (r != -EBUSY)
 		return walk_failed(&w, r, "write", path, e);
 	err_set(e, r, "%s is being written by another ditrace", path);
-	return err_hint(e, "wait for it, or name another file: -o FILE");
+	return err_hint(e, "wait for it, or name another file: -o FILE; ditrace on several hosts "
+			   "may write into one folder: -o DIR/");
 }
 
 FILE *new_file_stream(const struct new_file *f)

@@ -76,6 +76,10 @@ int folder_keep_old(const char *path, bool (*chosen)(const char *name), bool *ke
 /* Make the folder `path`. 0, or -errno of mkdir(2) with *e: -EEXIST if anything is there. */
 int folder_new(const char *path, struct err *e);
 
+/* Give the file `from` the name `to` on the same file system. 0 or -errno: -EEXIST if something has
+ * that name, which is replaced only if `replace`. */
+int file_move(const char *from, const char *to, bool replace);
+
 /* Reading and writing by descriptors. */
 
 /* Write all `len` bytes, retrying on EINTR and short writes. 0 or -errno of write(2); -EIO when it

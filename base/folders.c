@@ -9,6 +9,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/files.h"
@@ -214,6 +215,17 @@ int folder_new(const char *path, struct err *e)
 	return r ? walk_failed(&w, r, "make the folder", path, e) : 0;
 }
 
+int file_move(const char *from, const char *to, bool replace)
+{
+	/* Not all file systems know RENAME_NOREPLACE, NFS among them. */
+	int r = renameat2(AT_FDCWD, from, AT_FDCWD, to, replace ? 0 : RENAME_NOREPLACE);
+	if (!r || replace || errno != EINVAL)
+		return r ? -errno : 0;
+	if (link(from, to))
+		return -errno;
+	return unlink(from) ? -errno : 0;
+}
+
 /* `part`: the new folder in `at`, which changes names with the file. */
 static int change_places(int at, const char *part, const char *name, const char *inside)
 {
@@ -252,10 +264,21 @@ int folder_replace_file(const char *path, const char *name)
 	return r;
 }
 
+/* A file system without locks, as Lustre without -o flock, does not tell who writes, on another
+ * host perhaps: what was written to of late may still be. */
+static bool is_written(int fd)
+{
+	enum { RECENT_S = 120 };
+	struct stat st;
+	if (!flock(fd, LOCK_SH | LOCK_NB))
+		return false;
+	return errno == EWOULDBLOCK || (!fstat(fd, &st) && st.st_mtime + RECENT_S > time(NULL));
+}
+
 static bool is_locked(int folder, const char *name)
 {
 	int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-	bool locked = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;
+	bool locked = fd >= 0 && is_written(fd);
 	if (fd >= 0)
 		close(fd);
 	return locked;

@@ -2,15 +2,59 @@
 #include "base/system.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 enum { PAGE = 4096 };
+
+/* The start of a file of /proc, NUL-terminated; "" when it cannot be read. */
+static const char *text_of(int fd, char *out, size_t size)
+{
+	ssize_t n = fd < 0 ? 0 : read(fd, out, size - 1);
+	if (fd >= 0)
+		close(fd);
+	out[n > 0 ? n : 0] = '\0';
+	return out;
+}
+
+/* What the time namespace adds to CLOCK_MONOTONIC; 0 where the kernel has none (before 5.6). */
+static uint64_t clock_offset(void)
+{
+	char text[256];
+	int64_t s = 0, ns = 0;
+	const char *line = strstr(
+	    text_of(open("/proc/self/timens_offsets", O_RDONLY | O_CLOEXEC), text, sizeof(text)),
+	    "monotonic");
+	if (!line || sscanf(line, "monotonic %" SCNd64 " %" SCNd64, &s, &ns) != 2)
+		return 0;
+	return (uint64_t)s * 1000000000u + (uint64_t)ns;
+}
+
+void clock_identify(uint8_t out[16])
+{
+	char text[64];
+	unsigned n = 0, byte;
+	const char *p = text_of(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC), text,
+				sizeof(text));
+	uint64_t offset = clock_offset();
+	memset(out, 0, 16);
+	for (; n < 16 && sscanf(p, "%2x", &byte) == 1; p += p[2] == '-' ? 3 : 2)
+		out[n++] = (uint8_t)byte;
+	if (n < 16)
+		memset(out, 0, 16);
+	for (unsigned i = 0; i < 8 && n == 16; i++)
+		out[i] ^= (uint8_t)(offset >> 8 * i);
+}
 
 static void (*other_cause)(int);
 static volatile sig_atomic_t read_zeros;

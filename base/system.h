@@ -20,6 +20,11 @@ static inline uint64_t clock_ns(clockid_t clock)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* Which CLOCK_MONOTONIC this process has: times of processes with the same one can be compared. It
+ * is the boot id of the kernel, whose first 8 bytes are XORed with the offset in ns that the time
+ * namespace adds (time_namespaces(7)). Zeros if that cannot be read. */
+void clock_identify(uint8_t out[16]);
+
 /* Threads of this process, which are started so that they disturb neither the program nor its own
  * handling of signals. */
 

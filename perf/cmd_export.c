@@ -303,9 +303,10 @@ static int export_to(struct export_job *x)
 	if (x->in.devices && !trace_query_activities(x->in.query))
 		fputs("ditrace: the trace has nothing that devices did, of what was chosen\n",
 		      stderr);
-	return trace_query_end(
-	    x->in.query, TRACE_SAY_LEFT_OUT | TRACE_SAY_LOST | (has_sums ? 0 : TRACE_SAY_SUMMED), r,
-	    &e);
+	return trace_query_end(x->in.query,
+			       TRACE_SAY_LEFT_OUT | TRACE_SAY_LOST | TRACE_SAY_CLOCKS |
+				   (has_sums ? 0 : TRACE_SAY_SUMMED),
+			       r, &e);
 }
 
 /* export --to parquet DIR: the only name on the line is of what is made, unless it is a trace. */

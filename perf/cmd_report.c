@@ -39,6 +39,8 @@ struct report {
 	size_t targets_room;
 	struct report_thread *threads;
 	size_t threads_room;
+	const struct trace_clock **clocks;
+	size_t clocks_room;
 	struct report_samples sampled;
 	struct trace_stats stats;
 	bool has_stats;
@@ -100,6 +102,15 @@ static int take_thread(struct report *p, const struct report_thread *t)
 	return 0;
 }
 
+static int take_clock(struct report *p, const struct trace_clock *c)
+{
+	if (array_grow(&p->clocks, &p->clocks_room, p->opts.nclocks + 1,
+		       sizeof(struct trace_clock *)))
+		return -ENOMEM;
+	p->clocks[p->opts.nclocks++] = c;
+	return 0;
+}
+
 static int take_item(struct report *p, const struct trace_item *item)
 {
 	switch (item->type) {
@@ -132,6 +143,8 @@ static int take_item(struct report *p, const struct trace_item *item)
 		return take_thread(p, &(struct report_thread){.pid = item->thread.pid,
 							      .tid = item->thread.tid,
 							      .name = item->thread.name});
+	case TRACE_CLOCK:
+		return take_clock(p, item->clock);
 	case TRACE_CHOSEN:
 		p->opts.chosen = item->chosen;
 		break;
@@ -247,6 +260,7 @@ static int print(struct report *p)
 {
 	p->opts.targets = p->targets;
 	p->opts.threads = p->threads;
+	p->opts.clocks = p->clocks;
 	p->opts.ranks = aggregate_ranks(p->gaps ? p->gap_sum : p->sum, &p->opts.nranks);
 	p->opts.of_ranks = p->choice.rank;
 	p->opts.stats = p->has_stats ? &p->stats : NULL;
@@ -466,6 +480,7 @@ static void close_all(struct report *p)
 	breakdown_free(p->steps);
 	free(p->targets);
 	free(p->threads);
+	free(p->clocks);
 }
 
 /* Returns like trace_read_next at the end of the file, or -errno if there is no report. */

@@ -163,8 +163,9 @@ static int script(struct script *s)
 		r = err_set(&e, -errno, "cannot write the events: %s", strerror(errno));
 	event_printer_free(s->printer);
 	pager_wait();
-	return trace_query_end(query, TRACE_SAY_LEFT_OUT | TRACE_SAY_LOST | TRACE_SAY_SUMMED, r,
-			       &e);
+	return trace_query_end(
+	    query, TRACE_SAY_LEFT_OUT | TRACE_SAY_LOST | TRACE_SAY_SUMMED | TRACE_SAY_CLOCKS, r,
+	    &e);
 }
 
 int cmd_script(int argc, char **argv)

@@ -39,6 +39,8 @@ void collectives_free(struct collectives *c)
 	free(c->ranks);
 	free(c->worlds);
 	free(c->marks);
+	free(c->kernels);
+	free(c->clocks);
 	arena_free(&c->arena);
 	free(c);
 }
@@ -48,8 +50,11 @@ static int see_process(struct collectives *c, const struct trace_process *p)
 {
 	if (array_grow(&c->processes, &c->processes_room, c->nprocesses + 1, sizeof(*c->processes)))
 		return -ENOMEM;
-	c->processes[c->nprocesses++] = (struct collective_process){
-	    .pid = p->pid, .worker = p->worker, .whole = p->whole, .rank = p->rank};
+	c->processes[c->nprocesses++] = (struct collective_process){.pid = p->pid,
+								    .worker = p->worker,
+								    .whole = p->whole,
+								    .rank = p->rank,
+								    .clock = c->clock};
 	return 0;
 }
 
@@ -171,6 +176,20 @@ static int see_done(struct collectives *c, const struct work_done *d, uint32_t r
 	return process < 0 ? -ENOMEM : collectives_see_done(c, (uint32_t)process, d);
 }
 
+static int see_kernel(struct collectives *c, const struct activity *a)
+{
+	int64_t process = process_of(c, a->of.pid, a->of.rank1);
+	return process < 0 ? -ENOMEM : collectives_see_kernel(c, (uint32_t)process, a);
+}
+
+static int see_clock(struct collectives *c, const struct trace_clock *k)
+{
+	if (array_grow(&c->clocks, &c->clocks_room, c->nclocks + 1, sizeof(struct trace_clock *)))
+		return -ENOMEM;
+	c->clocks[c->nclocks++] = k;
+	return 0;
+}
+
 int collectives_see(struct collectives *c, const struct trace_item *item)
 {
 	switch (item->type) {
@@ -184,9 +203,13 @@ int collectives_see(struct collectives *c, const struct trace_item *item)
 		return 0;
 	case TRACE_DONE:
 		return see_done(c, &item->done, item->rank1);
+	case TRACE_ACTIVITY:
+		return collective_is_kernel(&item->activity) ? see_kernel(c, &item->activity) : 0;
 	case TRACE_LOST:
 		c->lost += item->lost.count;
 		return 0;
+	case TRACE_CLOCK:
+		return see_clock(c, item->clock);
 	case TRACE_PROCESS:
 		return see_process(c, &item->process);
 	case TRACE_TARGET:

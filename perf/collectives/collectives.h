@@ -34,7 +34,7 @@ struct collective {
 /* Whether the event is a collective; then *out, which borrows from it. */
 bool collective_of(const struct op_event *ev, struct collective *out);
 
-/* All collectives of a trace: 64 bytes for each call, and as many for its end and its wait. */
+/* All collectives of a trace: 80 bytes for each call, and as many for its end and its wait. */
 struct collectives;
 
 struct collectives *collectives_new(void);
@@ -46,6 +46,11 @@ int collectives_see(struct collectives *c, const struct trace_item *item);
 
 /* Once, after the last item: number the calls, and match those of all ranks. 0 or -ENOMEM. */
 int collectives_match(struct collectives *c);
+
+/* Find how the clocks of several hosts differ by what their ranks' collectives say: a
+ * trace_clocks_fn. */
+int collectives_align(const struct trace_clock_file *files, size_t nfiles,
+		      struct trace_clock *clocks, size_t n);
 
 /* Count only events given to collectives_choose. Without these calls all are counted. */
 void collectives_choose_none(struct collectives *c);

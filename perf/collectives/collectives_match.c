@@ -20,17 +20,17 @@ static void sort_calls(struct collective_calls *calls)
 		qsort(calls->all, calls->n, sizeof(*calls->all), compare_calls);
 }
 
-/* The process of the rank that has collectives. -ENOENT: none; -EEXIST: several. */
-static int64_t process_of_rank(const struct collectives *c, int32_t rank)
+/* The last process of the rank that has collectives, and how many have; -ENOENT: none. */
+static int64_t process_of_rank(const struct collectives *c, int32_t rank, size_t *starts)
 {
 	int64_t found = -ENOENT;
+	*starts = 0;
 	for (size_t i = 0; i < c->nprocesses; i++) {
 		const struct collective_process *p = &c->processes[i];
 		if (p->worker || p->rank.rank != rank || !p->groups)
 			continue;
-		if (found >= 0)
-			return -EEXIST;
 		found = (int64_t)i;
+		++*starts;
 	}
 	return found;
 }
@@ -44,26 +44,43 @@ static int32_t world_size(const struct collectives *c)
 	return size;
 }
 
+/* Whether times of the process can be compared with those of the first; else c->why says why not.
+ */
+static bool has_clock(struct collectives *c, const struct collective_process *p,
+		      const struct collective_process *first)
+{
+	if (c->as_clocks_are)
+		return true;
+	for (size_t i = 0; i < c->nclocks; i++)
+		if (!c->clocks[i]->is_found) {
+			trace_clock_text(c->why, sizeof(c->why), c->clocks[i]);
+			return false;
+		}
+	if (c->nclocks || !strcmp(p->rank.host, first->rank.host))
+		return true;
+	snprintf(c->why, sizeof(c->why), "they ran on several hosts, whose clocks differ");
+	return false;
+}
+
 /* Whether the process can be compared with the others; else c->why says why not. */
-static bool is_comparable(struct collectives *c, int64_t i, int32_t rank)
+static bool is_comparable(struct collectives *c, int64_t i, int32_t rank, size_t starts)
 {
 	const struct collective_process *p = i < 0 ? NULL : &c->processes[i];
 	const struct collective_process *first = c->nranks ? &c->processes[c->ranks[0]] : p;
 	if (i == -ENOENT)
 		snprintf(c->why, sizeof(c->why), "there are no collectives of rank %" PRId32, rank);
-	else if (!p)
-		snprintf(c->why, sizeof(c->why), "rank %" PRId32 " was started more than once",
-			 rank);
+	else if (starts != c->starts)
+		snprintf(c->why, sizeof(c->why),
+			 "rank %" PRId32 " was started %zu times, and rank 0 %zu times", rank,
+			 starts, c->starts);
 	else if (!p->whole)
 		snprintf(c->why, sizeof(c->why),
 			 "rank %" PRId32
 			 " was not recorded from its start, so which of its calls is which of the "
 			 "others' is not known; ditrace run records from the start",
 			 rank);
-	else if (strcmp(p->rank.host, first->rank.host) != 0)
-		snprintf(c->why, sizeof(c->why), "they ran on several hosts, whose clocks differ");
 	else
-		return true;
+		return has_clock(c, p, first);
 	return false;
 }
 
@@ -98,8 +115,10 @@ static int find_ranks(struct collectives *c)
 	if (!c->ranks)
 		return -ENOMEM;
 	for (int32_t rank = 0; rank < size; rank++) {
-		int64_t i = process_of_rank(c, rank);
-		if (!is_comparable(c, i, rank)) {
+		size_t starts;
+		int64_t i = process_of_rank(c, rank, &starts);
+		c->starts = rank ? c->starts : starts;
+		if (!is_comparable(c, i, rank, starts)) {
 			c->nranks = 0;
 			return 0;
 		}
@@ -224,7 +243,10 @@ int collectives_match(struct collectives *c)
 		sort_calls(&c->groups[i].calls[NOT_NUMBERED]);
 		sort_calls(&c->groups[i].calls[NUMBERED]);
 	}
-	if ((r = collectives_join_works(c)) || (r = find_ranks(c)) || !c->nranks)
+	if ((r = collectives_join_works(c)))
+		return r;
+	collectives_join_kernels(c);
+	if ((r = find_ranks(c)) || !c->nranks)
 		return r;
 	while ((r = add_world(c, c->nworlds)) > 0)
 		;

@@ -158,6 +158,18 @@ static int print_none(const struct collectives *c, FILE *f)
 	return ferror(f) ? -EIO : 0;
 }
 
+void collectives_print_compared(const struct collectives *c, FILE *f)
+{
+	char text[TRACE_CLOCK_TEXT_MAX];
+	if (c->starts > 1 && !c->why[0])
+		fprintf(f, "each rank was started %zu times: the last start is compared\n",
+			c->starts);
+	for (size_t i = 0; i < c->nclocks && !c->why[0]; i++) {
+		text_print_safe(f, trace_clock_text(text, sizeof(text), c->clocks[i]));
+		putc('\n', f);
+	}
+}
+
 int collectives_print(const struct collectives *c, FILE *f, const struct collectives_opts *opts)
 {
 	struct file_names files = {0};
@@ -171,6 +183,7 @@ int collectives_print(const struct collectives *c, FILE *f, const struct collect
 		add_columns(t, c);
 		for (size_t i = 0; i < n && (!opts->limit || i < opts->limit); i++)
 			add_row(t, c, rows[i], &files);
+		collectives_print_compared(c, f);
 		print_notes(c, f);
 		r = table_print(t, f, opts->terminal.width, false);
 	} else if (t) {
@@ -234,6 +247,7 @@ int collectives_print_json(const struct collectives *c, FILE *f)
 	json_u64(&j, "ranks", c->nworlds ? c->nranks : 0);
 	json_text(&j, "not_compared", c->why[0] ? c->why : NULL);
 	json_text(&j, "differs", c->differ[0] ? c->differ : NULL);
+	trace_clocks_json(&j, c->clocks, c->nclocks);
 	json_open(&j, "rows", '[');
 	for (size_t i = 0; i < n; i++) {
 		json_line(&j);

@@ -18,6 +18,7 @@ struct collective_call {
 	uint64_t work;		   /* address of the Work that it returned; 0: not known */
 	uint64_t done_ns, wait_ns; /* when it was done, and first waited for; 0: not known */
 	uint64_t waited_ns;	   /* how long, if wait_ns */
+	uint64_t device_start_ns, device_end_ns; /* of NCCL's kernels for it; 0: not known */
 	uint32_t row;
 	bool chosen;
 };
@@ -28,6 +29,12 @@ struct collective_mark {
 	bool is_done;
 	uint64_t address, start_ns;
 	uint64_t end_ns; /* 0: it had not ended; of is_done: not used */
+};
+
+/* A kernel of NCCL. */
+struct collective_kernel {
+	uint32_t process;
+	uint64_t launched_ns, start_ns, end_ns;
 };
 
 /* In the order of their starts, once matched. */
@@ -51,6 +58,7 @@ struct collective_process {
 	int32_t pid;
 	bool worker, whole;
 	uint32_t groups; /* used so far */
+	unsigned clock;	 /* see collectives_align */
 	struct process_rank rank;
 };
 
@@ -98,13 +106,20 @@ struct collectives {
 	uint64_t waits_not_known;	/* waits of which it is not known for what, or how long */
 	struct collective_mark *marks;
 	size_t nmarks, marks_room;
-	bool blind; /* recorded by an engine that does not see collectives */
+	struct collective_kernel *kernels;
+	size_t nkernels, kernels_room;
+	bool blind;			   /* recorded by an engine that does not see collectives */
+	unsigned clock;			   /* of the file that is read: collectives_align */
+	const struct trace_clock **clocks; /* the reader's: of hosts but the first */
+	size_t nclocks, clocks_room;
+	bool as_clocks_are; /* compare them, whatever is known of their clocks */
 	/* Set by collectives_match: the processes of the ranks that are compared, by rank; and why
 	 * they are not, or where they stop to be the same. */
 	size_t *ranks, nranks;
+	size_t starts; /* how often each rank was started: the last processes are compared */
 	struct collective_world *worlds;
 	size_t nworlds;
-	char why[512];
+	char why[TRACE_CLOCK_TEXT_MAX];
 	char differ[512];
 };
 
@@ -139,8 +154,13 @@ bool collective_is_wait(const struct op_desc *op);
 int collectives_see_wait(struct collectives *c, uint32_t process, const struct op_event *ev);
 int collectives_see_done(struct collectives *c, uint32_t process, const struct work_done *d);
 
-/* Once, when the calls are sorted: set their done_ns, wait_ns, waited_ns. */
+bool collective_is_kernel(const struct activity *a);
+int collectives_see_kernel(struct collectives *c, uint32_t process, const struct activity *a);
+
+/* Once, when the calls are sorted: set their done_ns, wait_ns, waited_ns; and device_start_ns and
+ * device_end_ns. */
 int collectives_join_works(struct collectives *c);
+void collectives_join_kernels(struct collectives *c);
 
 /* The innermost frame of a call's own stack outside torch and what wraps its functions; NULL: none.
  */
@@ -148,6 +168,9 @@ const struct py_frame *collective_where(const struct py_stack *s);
 
 /* "allreduce SUM float32", "broadcast from 1". Returns out. */
 const char *collective_text(char *out, size_t size, const struct collective *w);
+
+/* The lines about what is compared, and about clocks. */
+void collectives_print_compared(const struct collectives *c, FILE *f);
 
 /* "async": a bool, or null where it is not known. */
 static inline void json_async(struct json_out *j, const struct collective *w)

@@ -300,9 +300,22 @@ const struct skew_row *skew_most(const struct skew *s, size_t rank)
 	return most;
 }
 
+/* By how much times of two hosts may be wrongly compared. */
+static uint64_t doubt(const struct collectives *c)
+{
+	uint64_t most = 0;
+	for (size_t i = 0; i < c->nclocks; i++) {
+		const struct trace_clock *k = c->clocks[i];
+		uint64_t ns = k->spread_ns < k->known_ns ? k->spread_ns : k->known_ns;
+		most = ns > most ? ns : most;
+	}
+	return most;
+}
+
 /* A rank is named if it comes last in more than half of the calls that were waited for and more
  * often than chance by four standard deviations (of a binomial distribution, were all ranks alike),
- * and if the others wait for it for a part of the time that matters. */
+ * and if the others wait for it for a part of the time that matters, and for longer than what is
+ * not known of the hosts' clocks. */
 struct skew_verdict skew_verdict(const struct skew *s)
 {
 	struct skew_verdict v = {0};
@@ -317,7 +330,7 @@ struct skew_verdict skew_verdict(const struct skew *s)
 	v.percent = 100.0 * (double)r->lead_ns / (double)skew_span(s);
 	v.median_ns = histogram_quantile(&r->leads_ns, 0.5);
 	v.is_named = s->waited >= SKEW_CALLS_MIN && waited > n / 2 && waited >= chance &&
-		     v.percent >= SKEW_PERCENT_MIN;
+		     v.percent >= SKEW_PERCENT_MIN && v.median_ns > doubt(s->c);
 	const struct skew_row *row = skew_most(s, v.rank);
 	uint64_t more = row ? skew_more(s, row, v.rank) : 0;
 	v.more_ns = r->usual_waited ? more / r->usual_waited : 0;

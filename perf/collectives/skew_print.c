@@ -32,11 +32,18 @@ static void row_text(char *out, size_t size, const struct skew_row *r,
 		 where_text(where, sizeof(where), r->where, NULL, PHASE_FORWARD, files));
 }
 
+static void print_why(const char *why, FILE *f)
+{
+	fputs("ranks are not compared: ", f);
+	text_print_safe(f, why);
+	putc('\n', f);
+}
+
 static void print_why_not(const struct skew *s, FILE *f)
 {
 	const struct collectives *c = s->c;
 	if (c->why[0])
-		fprintf(f, "ranks are not compared: %s\n", c->why);
+		print_why(c->why, f);
 	else if (!c->ngroups)
 		fprintf(f, "no collectives were recorded%s\n",
 			c->blind
@@ -149,6 +156,7 @@ int skew_print(const struct skew *s, FILE *f, const struct terminal *t)
 		print_not_named(s, &v, f);
 	if (s->c->differ[0])
 		fprintf(f, "%s\n", s->c->differ);
+	collectives_print_compared(s->c, f);
 	fputs("times are of one collective, in the mean, but Late, after the first rank, is a "
 	      "median; "
 	      "In no op is without the waits for others",
@@ -184,6 +192,7 @@ int skew_print_json(const struct skew *s, FILE *f)
 	json_open(&j, NULL, '{');
 	json_text(&j, "not_compared", s->c->why[0] ? s->c->why : NULL);
 	json_text(&j, "differs", s->c->differ[0] ? s->c->differ : NULL);
+	trace_clocks_json(&j, s->c->clocks, s->c->nclocks);
 	json_u64(&j, "collectives", s->n);
 	json_u64(&j, "waited_for", s->waited);
 	if (v.is_named)

@@ -158,3 +158,56 @@ int collectives_join_works(struct collectives *c)
 	free(works);
 	return 0;
 }
+
+/* "ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)", before NCCL 2.19 "ncclKernel_AllReduce_...". */
+bool collective_is_kernel(const struct activity *a)
+{
+	return a->kind == ACTIVITY_KERNEL && a->launched_ns && a->name &&
+	       (!strncmp(a->name, "ncclDevKernel", 13) || !strncmp(a->name, "ncclKernel", 10));
+}
+
+int collectives_see_kernel(struct collectives *c, uint32_t process, const struct activity *a)
+{
+	if (array_grow(&c->kernels, &c->kernels_room, c->nkernels + 1, sizeof(*c->kernels)))
+		return -ENOMEM;
+	c->kernels[c->nkernels++] = (struct collective_kernel){.process = process,
+							       .launched_ns = a->launched_ns,
+							       .start_ns = a->of.start_ns,
+							       .end_ns = a->of.end_ns};
+	return 0;
+}
+
+/* The call during which it was launched; NULL: none, or calls of several groups were under way. */
+static struct collective_call *launched_by(const struct collectives *c,
+					   const struct collective_kernel *k)
+{
+	struct collective_call *found = NULL;
+	for (size_t i = 0; i < c->ngroups; i++) {
+		const struct collective_calls *calls = &c->groups[i].calls[NUMBERED];
+		bool is_own = c->groups[i].process == k->process;
+		size_t n =
+		    is_own ? array_up_to(calls->all, calls->n, sizeof(*calls->all), k->launched_ns)
+			   : 0;
+		struct collective_call *call = n ? &calls->all[n - 1] : NULL;
+		if (!call || k->launched_ns - call->start_ns >= call->ns)
+			continue;
+		if (found)
+			return NULL;
+		found = call;
+	}
+	return found;
+}
+
+void collectives_join_kernels(struct collectives *c)
+{
+	for (size_t i = 0; i < c->nkernels; i++) {
+		const struct collective_kernel *k = &c->kernels[i];
+		struct collective_call *call = launched_by(c, k);
+		if (!call)
+			continue;
+		if (!call->device_start_ns || k->start_ns < call->device_start_ns)
+			call->device_start_ns = k->start_ns;
+		if (k->end_ns > call->device_end_ns)
+			call->device_end_ns = k->end_ns;
+	}
+}

@@ -10,7 +10,7 @@
 #include "base/table.h"
 #include "base/text.h"
 #include "perf/report/aggregate.h"
-#include "perf/trace/trace_format.h"
+#include "perf/trace/trace_read.h"
 #include "symbolizer/event/event.h"
 #include "symbolizer/when/when.h"
 
@@ -166,10 +166,12 @@ struct report_opts {
 	const struct breakdown *breakdown;    /* with `steps`: whose they are */
 	bool all_activities; /* none was left out: how busy devices were is known without steps */
 	const struct kernels *kernels; /* the table is of these; NULL: of the aggregate's rows */
-	bool modules;	    /* the table is a tree of modules; rows are by module and phase */
-	bool no_table;	    /* what was traced, and no times */
-	bool of_ranks;	    /* only of some; what was lost is known of all together */
-	uint64_t left_out;  /* calls of which there are sums only, and which may be of this part */
+	bool modules;	   /* the table is a tree of modules; rows are by module and phase */
+	bool no_table;	   /* what was traced, and no times */
+	bool of_ranks;	   /* only of some; what was lost is known of all together */
+	uint64_t left_out; /* calls of which there are sums only, and which may be of this part */
+	const struct trace_clock *const *clocks; /* of hosts but the first */
+	size_t nclocks;
 	const char *chosen; /* the options that left ops out of the recording; NULL: none */
 	const char *engine; /* why the engine is not the first choice; NULL: it is, or not known */
 };

@@ -156,6 +156,7 @@ int report_print_json(FILE *f, const struct aggregate *a, const struct report_op
 	json_open(&j, NULL, '{');
 	json_open(&j, "summary", '{');
 	json_targets(&j, opts);
+	trace_clocks_json(&j, opts->clocks, opts->nclocks);
 	if (opts->samples)
 		json_sampled(&j, &t, opts);
 	else

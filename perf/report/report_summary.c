@@ -223,6 +223,11 @@ void report_print_summary(FILE *f, const struct aggregate *a, const struct repor
 		if (t.activities)
 			fputs(", and what they launched is told as in no op", f);
 	}
+	for (size_t i = 0; i < opts->nclocks; i++) {
+		char clock[TRACE_CLOCK_TEXT_MAX];
+		fputs("\nditrace: ", f);
+		text_print_safe(f, trace_clock_text(clock, sizeof(clock), opts->clocks[i]));
+	}
 	if (opts->engine) {
 		fputs("\nditrace: ", f);
 		text_print_safe(f, opts->engine);

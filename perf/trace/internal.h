@@ -232,6 +232,10 @@ int trace_set_open(const char *path, const struct trace_set_opts *opts, struct t
 int trace_set_next(struct trace_set *s, struct trace_item *item, struct err *e);
 
 void trace_set_no_values(struct trace_set *s);
+void trace_set_values_of(struct trace_set *s, bool (*fn)(const struct op_desc *op));
+
+/* The clocks but the first one, from 0; NULL: there are no more. */
+const struct trace_clock *trace_set_clock(const struct trace_set *s, size_t i);
 
 /* When the first of the files was begun, CLOCK_MONOTONIC and CLOCK_REALTIME ns. */
 uint64_t trace_set_origin(const struct trace_set *s);
@@ -241,6 +245,24 @@ uint64_t trace_set_begun(const struct trace_set *s);
 double trace_set_share(const struct trace_set *s);
 
 void trace_set_close(struct trace_set *s); /* NULL allowed */
+
+/* The clocks of its files. */
+
+struct clock_source {
+	const char *path, *host; /* host "": not known */
+	const uint8_t *id;	 /* trace_reader_clock */
+	int32_t rank;		 /* -1: none */
+	uint64_t origin_ns, begun_ns;
+	unsigned clock; /* set: the number of its clock */
+};
+
+/* All files with one clock: *n is 1, and *out stays as it is. Else *out are the clocks, to be freed
+ * with free(). 0 or -ENOMEM. */
+int trace_clocks_find(struct clock_source *files, size_t nfiles, struct trace_clock **out,
+		      size_t *n);
+
+/* A time of that clock as of the first one. */
+uint64_t trace_clock_time(const struct trace_clock *c, uint64_t ns);
 
 /* Ops, stacks and frames get the ids `first`, first + step, ... instead of 0, 1, ... Call it before
  * anything is read. */

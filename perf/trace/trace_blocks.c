@@ -100,13 +100,27 @@ static int get_memory(struct trace_blocks *b)
 	return b->raw && b->packed && b->zstd ? 0 : -ENOMEM;
 }
 
+/* The same moment on both clocks: of a few tries the one in which least time passed. */
+static void read_clocks(struct trace_file_header *h)
+{
+	uint64_t least = UINT64_MAX;
+	for (int i = 0; i < 5; i++) {
+		uint64_t before = clock_ns(CLOCK_MONOTONIC), day = clock_ns(CLOCK_REALTIME),
+			 took = clock_ns(CLOCK_MONOTONIC) - before;
+		if (took >= least)
+			continue;
+		least = took;
+		h->monotonic_ns = before + took / 2;
+		h->realtime_ns = day;
+	}
+}
+
 static int write_file_header(struct trace_blocks *b)
 {
-	struct trace_file_header h = {.magic = TRACE_MAGIC,
-				      .version = TRACE_VERSION,
-				      .size = sizeof(h),
-				      .monotonic_ns = clock_ns(CLOCK_MONOTONIC),
-				      .realtime_ns = clock_ns(CLOCK_REALTIME)};
+	struct trace_file_header h = {
+	    .magic = TRACE_MAGIC, .version = TRACE_VERSION, .size = sizeof(h)};
+	read_clocks(&h);
+	clock_identify(h.clock);
 	h.crc = trace_crc(0, &h, offsetof(struct trace_file_header, crc));
 	int r = io_write_all(b->fd, &h, sizeof(h));
 	if (!r)

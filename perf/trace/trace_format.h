@@ -142,7 +142,7 @@ struct trace_file_header {
 	uint32_t size; /* of this header */
 	uint64_t features;
 	uint64_t monotonic_ns, realtime_ns; /* the same moment on both clocks */
-	uint64_t reserved[2];
+	uint8_t clock[16]; /* which CLOCK_MONOTONIC: see clock_identify; zeros: not known */
 	uint32_t zero;
 	uint32_t crc; /* trace_crc of the preceding bytes */
 };
@@ -190,6 +190,7 @@ enum trace_type {
 	TRACE_DONE,
 	TRACE_MEMORY,
 	TRACE_MEMORY_LOST,
+	TRACE_CLOCK = 0x10000, /* in no file: what is read of several has it */
 };
 
 enum {

@@ -360,6 +360,11 @@ void trace_query_no_values(struct trace_query *q)
 	trace_set_no_values(q->set);
 }
 
+void trace_query_values_of(struct trace_query *q, bool (*fn)(const struct op_desc *op))
+{
+	trace_set_values_of(q->set, fn);
+}
+
 uint64_t trace_query_origin(const struct trace_query *q)
 {
 	return trace_set_origin(q->set);
@@ -442,11 +447,24 @@ static void print_counts(const struct trace_query *q, unsigned say)
 			q->activities_lost == 1 ? "activity" : "activities");
 }
 
+static void print_clocks(const struct trace_query *q)
+{
+	char text[TRACE_CLOCK_TEXT_MAX];
+	const struct trace_clock *c;
+	for (size_t i = 0; q->set && (c = trace_set_clock(q->set, i)); i++) {
+		fputs("ditrace: ", stderr);
+		text_print_safe(stderr, trace_clock_text(text, sizeof(text), c));
+		putc('\n', stderr);
+	}
+}
+
 int trace_query_end(struct trace_query *q, unsigned say, int code, const struct err *e)
 {
 	fflush(stdout);
 	if (q)
 		print_counts(q, say);
+	if (q && say & TRACE_SAY_CLOCKS)
+		print_clocks(q);
 	if (code == -EAGAIN) {
 		fputs("ditrace: ", stderr);
 		text_print_safe(stderr, q->path);

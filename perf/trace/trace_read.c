@@ -34,8 +34,9 @@ struct trace_reader {
 	struct memory_event last_memory;
 	ZSTD_DCtx *zstd;
 	bool no_values;
-	bool ended;	   /* END was read */
-	struct err damage; /* set once the file is known to be damaged */
+	bool (*values_of)(const struct op_desc *op); /* with no_values: these have them */
+	bool ended;				     /* END was read */
+	struct err damage;			     /* set once the file is known to be damaged */
 };
 
 /* Read at `offset`. Returns the number of bytes (0 .. len), or -errno. */
@@ -199,6 +200,8 @@ int trace_decode_event(struct trace_reader *r, const struct trace_raw_event *raw
 	int code = -EAGAIN;
 	if (r->no_values)
 		code = trace_decode_event_payload(&r->defs, raw, NULL, out);
+	if (!code && r->values_of && r->values_of(out->op))
+		code = -EAGAIN;
 	if (code == -EAGAIN) {
 		arena_reset(&r->values);
 		code = trace_decode_event_payload(&r->defs, raw, &r->values, out);
@@ -327,6 +330,22 @@ int trace_read_next(struct trace_reader *r, struct trace_item *item, struct err 
 void trace_reader_no_values(struct trace_reader *r)
 {
 	r->no_values = true;
+}
+
+void trace_reader_values_of(struct trace_reader *r, bool (*fn)(const struct op_desc *op))
+{
+	r->no_values = true;
+	r->values_of = fn;
+}
+
+const char *trace_reader_path(const struct trace_reader *r)
+{
+	return r->path;
+}
+
+const uint8_t *trace_reader_clock(const struct trace_reader *r)
+{
+	return r->header.clock;
 }
 
 uint64_t trace_reader_origin(const struct trace_reader *r)

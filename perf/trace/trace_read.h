@@ -30,10 +30,51 @@ struct trace_build {
 	uint32_t len;
 };
 
+/* A clock of a folder with files of several hosts: all times are told as of the first clock, that
+ * of the first rank's host. */
+struct trace_clock {
+	char host[sizeof(((struct process_rank *)NULL)->host)];	 /* "": not known */
+	char first[sizeof(((struct process_rank *)NULL)->host)]; /* of the first clock */
+	/* Its time t is shift_ns + t + drift * (t - at_ns) of the first one. */
+	int64_t shift_ns;
+	double drift;
+	uint64_t at_ns;
+	/* Whether collectives of both say so; else they differ as the hosts' clocks of the day did.
+	 * How much more than these, how near the ends of half of the collectives are to each other
+	 * then, how far off it may be, as no end may be before a start, and of how many of the
+	 * collectives that nevertheless is so. */
+	bool is_found;
+	int64_t more_ns;
+	uint64_t spread_ns, known_ns, collectives, against;
+	char why[512]; /* not found */
+};
+
+/* A line about it, without newline; it has names of hosts. Returns out. */
+enum { TRACE_CLOCK_TEXT_MAX = 768 };
+const char *trace_clock_text(char *out, size_t size, const struct trace_clock *c);
+
+/* "clocks": an array of objects. */
+struct json_out;
+void trace_clocks_json(struct json_out *j, const struct trace_clock *const *all, size_t n);
+
+/* A file of such a folder, and the number of its clock. */
+struct trace_clock_file {
+	const char *path;
+	unsigned clock;
+};
+
+/* Find how the clocks 1 ... `n` - 1 differ from clock 0; shift_ns is that of the clocks of the day.
+ * 0 or -ENOMEM. */
+typedef int trace_clocks_fn(const struct trace_clock_file *files, size_t nfiles,
+			    struct trace_clock *clocks, size_t n);
+
+/* From now on, `fn` does that when a folder is opened. Without, no clock is found. */
+void trace_clocks_by(trace_clocks_fn *fn);
+
 /* What trace_read_next returned. The reader keeps definitions to itself. */
 struct trace_item {
 	/* EVENT, SUM, LOST, STATS, TARGET, PROCESS, THREAD, CHOSEN, SAMPLING, BUILD, SAMPLE,
-	 * SAMPLES_LOST, ACTIVITY, ACTIVITIES_LOST, DONE or END */
+	 * SAMPLES_LOST, ACTIVITY, ACTIVITIES_LOST, DONE or END; of a folder first CLOCK */
 	enum trace_type type;
 	uint32_t
 	    rank1; /* of trace_query, of a TARGET or DONE: its process's rank + 1; 0: not known */
@@ -56,7 +97,8 @@ struct trace_item {
 		struct trace_stats stats;
 		struct trace_target target; /* strings valid until close */
 		struct trace_process process;
-		const char *chosen; /* the options; valid until close */
+		const struct trace_clock *clock; /* valid until close */
+		const char *chosen;		 /* the options; valid until close */
 		struct {
 			int32_t pid, tid;
 			const char *name; /* valid until close */
@@ -89,6 +131,15 @@ int trace_decode_event(struct trace_reader *r, const struct trace_raw_event *raw
 /* From now on, return events without values (nargs and nresults 0) unless they have statistics.
  * This is faster: the values are skipped, though still checked to be complete. */
 void trace_reader_no_values(struct trace_reader *r);
+
+/* The same, but events of ops for which `fn` is true have their values. */
+void trace_reader_values_of(struct trace_reader *r, bool (*fn)(const struct op_desc *op));
+
+/* As it was given; valid until close. */
+const char *trace_reader_path(const struct trace_reader *r);
+
+/* 16 bytes that say which CLOCK_MONOTONIC the times are of; zeros: not known. */
+const uint8_t *trace_reader_clock(const struct trace_reader *r);
 
 /* When the recording of the file began, CLOCK_MONOTONIC ns. */
 uint64_t trace_reader_origin(const struct trace_reader *r);
@@ -239,6 +290,9 @@ bool trace_query_chooses(struct trace_query *q, const struct op_event *ev);
 /* From now on, return events without their values; see trace_reader_no_values. */
 void trace_query_no_values(struct trace_query *q);
 
+/* The same, but of the ops for which `fn` is true with their values. */
+void trace_query_values_of(struct trace_query *q, bool (*fn)(const struct op_desc *op));
+
 /* Whether TRACE_SAMPLES or TRACE_OPS_OR_SAMPLES selected the samples. */
 bool trace_query_of_samples(const struct trace_query *q);
 
@@ -273,7 +327,12 @@ const struct when_counts *trace_query_counts(const struct trace_query *q);
 void trace_query_close(struct trace_query *q);
 
 /* What trace_query_end prints in addition. */
-enum { TRACE_SAY_LEFT_OUT = 1, TRACE_SAY_LOST = 2, TRACE_SAY_SUMMED = 4 };
+enum {
+	TRACE_SAY_LEFT_OUT = 1,
+	TRACE_SAY_LOST = 2,
+	TRACE_SAY_SUMMED = 4,
+	TRACE_SAY_CLOCKS = 8, /* of several hosts */
+};
 
 /* Print on stderr how reading ended, and free the query. `code` and `e` are the last ones from
  * trace_query_next, or from trace_query if that failed (`q` is then NULL). Returns the command's

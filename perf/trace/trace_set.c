@@ -20,7 +20,7 @@ struct member {
 	int end_code;
 	struct err end;
 	char host[sizeof(((struct process_rank *)NULL)->host)];
-	uint64_t shift_ns; /* added to its times: those of the first member's clock */
+	const struct trace_clock *clock; /* NULL: all members have one */
 	struct trace_process *processes;
 	size_t nprocesses, room;
 	struct trace_stats stats;
@@ -32,7 +32,16 @@ struct trace_set {
 	struct member *members;
 	size_t n, room;
 	struct member *given; /* whose item was returned last; NULL: none */
+	struct trace_clock *clocks;
+	size_t nclocks, told; /* told: how many of them, but the first, were returned */
 };
+
+/* Times of all members are as of the first clock. */
+static void put_time(const struct member *m, uint64_t *ns)
+{
+	if (m->clock && *ns)
+		*ns = trace_clock_time(m->clock, *ns);
+}
 
 static uint32_t rank1_of(const struct member *m, int32_t pid)
 {
@@ -56,8 +65,8 @@ static void finish_event(const struct member *m, struct op_event *ev)
 	ev->id = unique_id(m, ev->id);
 	ev->parent = unique_id(m, ev->parent);
 	ev->forward_id = unique_id(m, ev->forward_id);
-	ev->start_ns += m->shift_ns;
-	ev->end_ns += ev->end_ns ? m->shift_ns : 0;
+	put_time(m, &ev->start_ns);
+	put_time(m, &ev->end_ns);
 }
 
 static int finish_process(struct member *m, const struct trace_process *p)
@@ -73,15 +82,15 @@ static int finish_process(struct member *m, const struct trace_process *p)
 static void finish_sum(const struct member *m, struct op_event *of)
 {
 	of->rank1 = rank1_of(m, of->pid);
-	of->start_ns += m->shift_ns;
-	of->end_ns += m->shift_ns;
+	put_time(m, &of->start_ns);
+	put_time(m, &of->end_ns);
 }
 
 static void finish_activity(const struct member *m, struct activity *a)
 {
 	finish_sum(m, &a->of);
 	a->of.id = unique_id(m, a->of.id);
-	a->launched_ns += a->launched_ns ? m->shift_ns : 0;
+	put_time(m, &a->launched_ns);
 }
 
 /* Fill in what is not known from the record alone. 0 or -ENOMEM. */
@@ -98,7 +107,7 @@ static int finish_item(struct member *m, struct trace_item *item)
 		finish_activity(m, &item->activity);
 		return 0;
 	case TRACE_DONE:
-		item->done.ns += m->shift_ns;
+		put_time(m, &item->done.ns);
 		item->rank1 = rank1_of(m, item->done.pid);
 		return 0;
 	case TRACE_MEMORY:
@@ -107,7 +116,7 @@ static int finish_item(struct member *m, struct trace_item *item)
 		return 0;
 	case TRACE_SAMPLE:
 		item->sample.rank1 = rank1_of(m, item->sample.pid);
-		item->sample.time_ns += m->shift_ns;
+		put_time(m, &item->sample.time_ns);
 		return 0;
 	case TRACE_TARGET:
 		item->target.rank1 = item->rank1 = rank1_of(m, item->target.pid);
@@ -224,6 +233,10 @@ int trace_set_next(struct trace_set *s, struct trace_item *item, struct err *e)
 	int r = 0;
 	if (s->n == 1)
 		return next_of_one(s->members, item, e);
+	if (s->told + 1 < s->nclocks) {
+		*item = (struct trace_item){.type = TRACE_CLOCK, .clock = &s->clocks[++s->told]};
+		return 1;
+	}
 	for (size_t i = 0; i < s->n && !r; i++)
 		if (&s->members[i] == s->given || !s->members[i].has)
 			r = advance(&s->members[i]);
@@ -248,15 +261,32 @@ void trace_set_no_values(struct trace_set *s)
 			trace_reader_no_values(s->members[i].reader);
 }
 
+void trace_set_values_of(struct trace_set *s, bool (*fn)(const struct op_desc *op))
+{
+	for (size_t i = 0; i < s->n; i++)
+		if (s->members[i].reader)
+			trace_reader_values_of(s->members[i].reader, fn);
+}
+
+const struct trace_clock *trace_set_clock(const struct trace_set *s, size_t i)
+{
+	return i + 1 < s->nclocks ? &s->clocks[i + 1] : NULL;
+}
+
+static uint64_t origin_of(const struct member *m)
+{
+	uint64_t ns = trace_reader_origin(m->reader);
+	put_time(m, &ns);
+	return ns;
+}
+
 /* The member that began first; NULL: none could be opened. */
 static const struct member *first_begun(const struct trace_set *s)
 {
 	const struct member *first = NULL;
 	for (size_t i = 0; i < s->n; i++) {
 		const struct member *m = &s->members[i];
-		if (m->reader &&
-		    (!first || trace_reader_origin(m->reader) + m->shift_ns <
-				   trace_reader_origin(first->reader) + first->shift_ns))
+		if (m->reader && (!first || origin_of(m) < origin_of(first)))
 			first = m;
 	}
 	return first;
@@ -265,7 +295,7 @@ static const struct member *first_begun(const struct trace_set *s)
 uint64_t trace_set_origin(const struct trace_set *s)
 {
 	const struct member *m = first_begun(s);
-	return m ? trace_reader_origin(m->reader) + m->shift_ns : UINT64_MAX;
+	return m ? origin_of(m) : UINT64_MAX;
 }
 
 uint64_t trace_set_begun(const struct trace_set *s)
@@ -291,6 +321,7 @@ void trace_set_close(struct trace_set *s)
 		trace_reader_close(s->members[i].reader);
 		free(s->members[i].processes);
 	}
+	free(s->clocks);
 	free(s->members);
 	free(s);
 }
@@ -374,24 +405,33 @@ static int add_folder(struct trace_set *s, const char *path, int *code, struct e
 	return err_hint(e, "record one with: ditrace run -o %s -- torchrun train.py", path);
 }
 
-/* Files of another host have another clock: both clocks are as of the moment that a file began. */
-static void align_clocks(struct trace_set *s)
+static int find_clocks(struct trace_set *s)
 {
-	const struct member *first = NULL;
+	struct clock_source *files = calloc(s->n, sizeof(*files));
+	size_t n = 0, nclocks = 0;
+	if (!files)
+		return -ENOMEM;
 	for (size_t i = 0; i < s->n; i++) {
-		struct member *m = &s->members[i];
-		if (!m->reader)
-			continue;
-		first = first ? first : m;
-		if (m->host[0] && first->host[0] && strcmp(m->host, first->host) != 0)
-			m->shift_ns = trace_reader_begun(m->reader) -
-				      trace_reader_origin(m->reader) -
-				      (trace_reader_begun(first->reader) -
-				       trace_reader_origin(first->reader));
+		const struct member *m = &s->members[i];
+		if (m->reader)
+			files[n++] = (struct clock_source){
+			    .path = trace_reader_path(m->reader),
+			    .host = m->host,
+			    .id = trace_reader_clock(m->reader),
+			    .rank = m->nprocesses ? m->processes[0].rank.rank : -1,
+			    .origin_ns = trace_reader_origin(m->reader),
+			    .begun_ns = trace_reader_begun(m->reader)};
 	}
+	int r = trace_clocks_find(files, n, &s->clocks, &nclocks);
+	s->nclocks = s->clocks ? nclocks : 0;
+	for (size_t i = 0, k = 0; i < s->n && s->clocks; i++)
+		if (s->members[i].reader)
+			s->members[i].clock = &s->clocks[files[k++].clock];
+	free(files);
+	return r;
 }
 
-/* The first record of a file in a folder is of its process. */
+/* The first record of a file in a folder is of its process, and has no time. */
 static int begin_members(struct trace_set *s, struct err *e)
 {
 	int r = 0;
@@ -410,10 +450,9 @@ static int begin_members(struct trace_set *s, struct err *e)
 	}
 	for (size_t i = 0; i < s->n && !r && s->n > 1; i++)
 		r = advance(&s->members[i]);
-	if (r)
-		return err_set(e, r, "no memory to put the events in order");
-	align_clocks(s);
-	return 0;
+	if (!r && s->n > 1)
+		r = find_clocks(s);
+	return r ? err_set(e, r, "no memory to put the events in order") : 0;
 }
 
 int trace_set_open(const char *path, const struct trace_set_opts *opts, struct trace_set **out,

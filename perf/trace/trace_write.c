@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/files.h"
 #include "perf/trace/internal.h"
@@ -137,9 +138,11 @@ static int open_named(struct trace_writer *w, const struct trace_process *p, str
 	for (size_t i = 0; i < w->nprocesses; i++)
 		nth += w->processes[i].file >= 0 && !w->processes[i].process.worker &&
 		       p->rank.rank >= 0 && w->processes[i].process.rank.rank == p->rank.rank;
+	/* What has a name since the folder was opened is another ditrace's, also if that has ended.
+	 */
 	for (unsigned last = nth + NAMES_MAX; r == -EBUSY && nth < last; nth++) {
 		name_file(w, p, nth, path, sizeof(path));
-		r = trace_file_open(path, f, e);
+		r = nth + 1 < last && !access(path, F_OK) ? -EBUSY : trace_file_open(path, f, e);
 	}
 	return r;
 }

@@ -149,8 +149,9 @@ struct process_rank {
 
 /* Read it from the environment that process `pid` was started with: RANK, WORLD_SIZE, LOCAL_RANK,
  * GROUP_RANK, TORCHELASTIC_RESTART_COUNT (torch/distributed/elastic/agent/server/
- * local_elastic_agent.py, _start_workers, 1.13 to 2.13). What the program has put into its
- * environment since is not seen. */
+ * local_elastic_agent.py, _start_workers, 1.13 to 2.13); without these, what mpirun of Open MPI, of
+ * MPICH and Intel MPI, and srun set. What the program has put into its environment since is not
+ * seen. */
 void process_rank_read(pid_t pid, struct process_rank *out);
 
 /* The same from `size` bytes of NUL-terminated NAME=VALUE; host is left empty. */

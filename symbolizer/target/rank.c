@@ -33,17 +33,36 @@ static int32_t number_of(const char *environ, size_t size, const char *name)
 	return text && text_number(text, &n) && n < INT32_MAX ? (int32_t)n : -1;
 }
 
+/* How launchers tell a process its place; the first that tells both rank and size counts. A script
+ * of sbatch has SLURM_PROCID, too, but only a step of srun has SLURM_STEP_NUM_TASKS. */
+static const struct launcher {
+	const char *rank, *world_size, *local_rank, *node;
+} launchers[] = {
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK", "GROUP_RANK"},
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", ""},
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", ""},
+    {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_NODEID"},
+};
+
 void process_rank_parse(const char *environ, size_t size, struct process_rank *out)
 {
 	*out = (struct process_rank){
-	    .rank = number_of(environ, size, "RANK"),
-	    .world_size = number_of(environ, size, "WORLD_SIZE"),
-	    .local_rank = number_of(environ, size, "LOCAL_RANK"),
-	    .node = number_of(environ, size, "GROUP_RANK"),
-	    .restarts = number_of(environ, size, "TORCHELASTIC_RESTART_COUNT"),
-	};
-	if (out->rank < 0 || out->rank >= out->world_size)
-		out->rank = out->world_size = out->local_rank = out->node = out->restarts = -1;
+	    .rank = -1, .world_size = -1, .local_rank = -1, .node = -1, .restarts = -1};
+	for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++) {
+		const struct launcher *l = &launchers[i];
+		int32_t rank = number_of(environ, size, l->rank),
+			world_size = number_of(environ, size, l->world_size);
+		if (rank < 0 || rank >= world_size)
+			continue;
+		*out = (struct process_rank){
+		    .rank = rank,
+		    .world_size = world_size,
+		    .local_rank = number_of(environ, size, l->local_rank),
+		    .node = number_of(environ, size, l->node),
+		    .restarts = number_of(environ, size, "TORCHELASTIC_RESTART_COUNT"),
+		};
+		return;
+	}
 }
 
 /* The name of the host, if the process is not in a UTS namespace of its own, as in a container;

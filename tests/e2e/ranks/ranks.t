@@ -53,6 +53,30 @@ collectives() {
 	error "--skew takes no --rank" '--rank' "$DITRACE" report --skew --rank 1 "$T/data"
 }
 
+several_hosts() {
+	mkdir "$T/here" "$T/there"
+	cp "$T/data/rank0.data" "$T/here"
+	verify ranks/other_host "$T/data/rank1.data" "$T/there/rank1.data"
+	echo "no trace" >"$T/there/notes.data"
+	"$DITRACE" merge -o "$T/both" "$T/here" "$T/there" 2>"$T/err"
+	is "merge makes one folder of two hosts'" "$? $(cd "$T/both" && echo *)" "0 rank0.data rank1.data"
+	like "and tells how their clocks differ" "$T/err" '^ditrace: the clock of .* is (19[0-9]|20[0-9]) ms ahead of that of .* [0-9]+ collectives tell it'
+	"$DITRACE" report --skew --pager never --format json "$T/both" >"$T/skew"
+	ok "what is added to its times is as exact as is said" jq -e '.clocks[0] | .found and (.shift_ns | fabs) <= .off_at_most_ns' "$T/skew"
+	ok "the late rank is named" jq -e '.named == 1 and .ranks[1].late_p50_ns > 2e7 and .ranks[1].late_p50_ns < 1e8' "$T/skew"
+	"$DITRACE" merge -o "$T/both" "$T/there" "$T/here/rank0.data" 2>"$T/err"
+	is "what was merged before is replaced" "$? $(cd "$T/both" && echo *)" "0 rank0.data rank1.data"
+	head -c 64 "$T/there/rank1.data" >"$T/both/rank1.data"
+	"$DITRACE" report --skew --pager never "$T/both" >"$T/skew" 2>"$T/err"
+	like "without collectives of both, nothing is compared" "$T/skew" '^ranks are not compared: '
+	error "what is not there is not merged" 'cannot read .*nowhere' "$DITRACE" merge -o "$T/both" "$T/nowhere"
+	error "nor a folder without a trace" 'has no trace' "$DITRACE" merge -o "$T/both" "$W/ranks"
+	mkdir "$T/of-others"
+	chown 12345 "$T/of-others"
+	error "nor, as root, into a folder of another user" 'other users may write there' "$DITRACE" merge -o "$T/of-others" "$T/here"
+	is "nothing is left of what was fetched" "$(ls -A "$T/both" | paste -sd' ')" "rank0.data rank1.data"
+}
+
 # The library comes to ranks that were started without it only once they have PyTorch: first calls may be missing.
 without_library() {
 	"$DITRACE" run --engine shim -o "$T/late/" -- env -u LD_PRELOAD -u DITRACE_SHIM "$PY" ranks/launch.py ranks/ddp.py "$T/late-store" >"$T/out" 2>"$T/err"
@@ -124,6 +148,7 @@ all() {
 	reported
 	read_by_others
 	collectives
+	several_hosts
 	without_library
 	hang
 }

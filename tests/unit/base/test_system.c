@@ -65,11 +65,32 @@ static void other_causes_end_the_process(void **state)
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 7);
 }
 
+static void one_clock_for_all_processes(void **state)
+{
+	uint8_t own[16], other[16] = {0}, none[16] = {0};
+	int fds[2], status;
+	(void)state;
+	clock_identify(own);
+	assert_memory_not_equal(own, none, sizeof(own));
+	assert_int_equal(pipe(fds), 0);
+	pid_t child = fork();
+	if (!child) {
+		clock_identify(other);
+		_exit(write(fds[1], other, sizeof(other)) != sizeof(other));
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(read(fds[0], other, sizeof(other)), sizeof(other));
+	assert_memory_equal(own, other, sizeof(own));
+	close(fds[0]);
+	close(fds[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(what_a_file_lost_reads_as_zeros),
 	    cmocka_unit_test(other_causes_end_the_process),
+	    cmocka_unit_test(one_clock_for_all_processes),
 	};
 	return unit_run(tests, NULL, NULL);
 }

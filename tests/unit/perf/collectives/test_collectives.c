@@ -212,7 +212,7 @@ static void ranks_that_are_not_compared(void **state)
 	process(c, 0, true, "here");
 	ev.pid = c->processes[2].pid = 300;
 	see(c, ev);
-	not_compared(c, "rank 0 was started more than once");
+	not_compared(c, "rank 1 was started 1 times, and rank 0 2 times");
 	c = two_ranks(true, "here");
 	ev = call(&allreduce, 101, 1, 2);
 	see(c, ev);
@@ -230,6 +230,29 @@ static void ranks_that_are_not_compared(void **state)
 	see(c, of_rank(1, &allreduce, 1));
 	assert_int_equal(collectives_match(c), 0);
 	assert_non_null(strstr(c->why, "no collectives of rank 0"));
+	collectives_free(c);
+}
+
+/* The launcher started both again after they had called once. */
+static void the_last_start_is_compared(void **state)
+{
+	(void)state;
+	struct collectives *c = two_ranks(true, "here");
+	for (int rank = 0; rank < 2; rank++)
+		see(c, of_rank(rank, &barrier, 1));
+	for (int rank = 0; rank < 2; rank++) {
+		process(c, rank, true, "here");
+		c->processes[2 + rank].pid = 200 + rank;
+	}
+	for (int rank = 0; rank < 2; rank++) {
+		struct op_event ev = of_rank(rank, &allreduce, 10 * MS);
+		ev.pid = 200 + rank;
+		see(c, ev);
+	}
+	assert_int_equal(collectives_match(c), 0);
+	assert_string_equal(c->why, "");
+	assert_true(c->starts == 2 && c->nranks == 2 && c->worlds[0].n == 1);
+	assert_true(c->ranks[0] == 2 && c->ranks[1] == 3);
 	collectives_free(c);
 }
 
@@ -361,6 +384,24 @@ static void a_rank_that_is_late(void **state)
 		assert_int_equal(s->ranks[0].waits_ns, (uint64_t)STEPS * 12 * MS);
 		assert_int_equal(s->ranks[1].waits_ns, 0);
 		assert_true(s->ranks[0].gaps_ns <= s->ranks[1].gaps_ns);
+		skew_free(s);
+		collectives_free(c);
+	}
+}
+
+/* It comes 12 ms late, by clocks that may differ by more. */
+static void clocks_that_are_hardly_known(void **state)
+{
+	struct trace_clock clock = {.is_found = true, .known_ns = 40 * MS};
+	const struct trace_item item = {.type = TRACE_CLOCK, .clock = &clock};
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		struct collectives *c = two_ranks(true, "there");
+		clock.spread_ns = i == 1 ? 20 * MS : MS;
+		clock.is_found = i < 2;
+		assert_int_equal(collectives_see(c, &item), 0);
+		struct skew *s = skewed(c, always_late, true);
+		assert_true(i < 2 ? skew_verdict(s).is_named == !i : !s->n && c->why[0]);
 		skew_free(s);
 		collectives_free(c);
 	}
@@ -498,9 +539,11 @@ int main(void)
 	    cmocka_unit_test(chosen_calls),
 	    cmocka_unit_test(ranks_that_are_not_compared),
 	    cmocka_unit_test(calls_that_differ),
+	    cmocka_unit_test(the_last_start_is_compared),
 	    cmocka_unit_test(a_rank_that_is_late),
 	    cmocka_unit_test(the_usual_is_compared),
 	    cmocka_unit_test(a_rank_that_is_late_sometimes),
+	    cmocka_unit_test(clocks_that_are_hardly_known),
 	    cmocka_unit_test(no_rank_is_named),
 	    cmocka_unit_test(calls_are_waited_for),
 	    cmocka_unit_test(nobody_waits_meanwhile),

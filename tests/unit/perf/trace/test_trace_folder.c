@@ -215,6 +215,24 @@ static void old_traces_are_kept(void **state)
 	assert_string_equal(seen, "0:9 1:10 0:11 ");
 }
 
+/* That of another host with the same PID, say. */
+static void what_another_wrote_meanwhile_stays(void **state)
+{
+	char seen[256];
+	(void)state;
+	struct trace_writer *w = writer(), *other = writer();
+	process(other, 70, -1, false);
+	event(other, 70, 12);
+	assert_int_equal(trace_writer_close(other, true), 0);
+	process(w, 70, -1, false);
+	event(w, 70, 13);
+	assert_int_equal(trace_writer_close(w, true), 0);
+	assert_true(is_there("pid-70.data") && is_there("pid-70.1.data"));
+	assert_false(is_there("pid-70.data.old"));
+	read_all(NULL, true, seen, sizeof(seen));
+	assert_string_equal(seen, "-1:12 -1:13 ");
+}
+
 static void a_file_becomes_a_folder(void **state)
 {
 	char seen[256];
@@ -310,6 +328,7 @@ int main(void)
 	    cmocka_unit_test(activities_of_ranks),
 	    cmocka_unit_test(no_such_rank),
 	    cmocka_unit_test(old_traces_are_kept),
+	    cmocka_unit_test(what_another_wrote_meanwhile_stays),
 	    cmocka_unit_test(a_file_becomes_a_folder),
 	    cmocka_unit_test(or_stays_one),
 	    cmocka_unit_test(many_of_one_name),

@@ -28,6 +28,25 @@ static void of_torchrun(void **state)
 	assert_int_equal(r.local_rank, -1);
 }
 
+static void of_other_launchers(void **state)
+{
+	(void)state;
+	struct process_rank r = PARSED("SLURM_PROCID=3\0SLURM_NTASKS=4\0SLURM_STEP_NUM_TASKS=4\0"
+				       "SLURM_LOCALID=1\0SLURM_NODEID=1\0SLURM_JOB_ID=7");
+	assert_true(r.rank == 3 && r.world_size == 4 && r.local_rank == 1 && r.node == 1);
+	assert_int_equal(r.restarts, -1);
+	/* a script of sbatch, which is no rank */
+	assert_int_equal(PARSED("SLURM_PROCID=0\0SLURM_NTASKS=4").rank, -1);
+	r = PARSED("OMPI_COMM_WORLD_RANK=1\0OMPI_COMM_WORLD_SIZE=2\0OMPI_COMM_WORLD_LOCAL_RANK=0\0"
+		   "SLURM_PROCID=0\0SLURM_STEP_NUM_TASKS=1");
+	assert_true(r.rank == 1 && r.world_size == 2 && r.local_rank == 0 && r.node == -1);
+	r = PARSED("PMI_RANK=1\0PMI_SIZE=2");
+	assert_true(r.rank == 1 && r.world_size == 2);
+	/* torchrun, one for each node, started by srun */
+	r = PARSED("SLURM_PROCID=1\0SLURM_STEP_NUM_TASKS=2\0RANK=5\0WORLD_SIZE=8\0LOCAL_RANK=1");
+	assert_true(r.rank == 5 && r.world_size == 8 && r.local_rank == 1);
+}
+
 static void what_makes_no_sense_is_not_known(void **state)
 {
 	(void)state;
@@ -70,6 +89,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(of_torchrun),
+	    cmocka_unit_test(of_other_launchers),
 	    cmocka_unit_test(what_makes_no_sense_is_not_known),
 	    cmocka_unit_test(a_helper_has_the_same_place),
 	    cmocka_unit_test(of_a_process),
