@@ -11,7 +11,7 @@ override BUILD := $(patsubst $(CURDIR)/%,%,$(abspath $(BUILD)))
 WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes
 CFLAGS ?= -O2 -g
 CFLAGS_ALL := -std=gnu11 $(WARN) -I. -I$(BUILD) $(CFLAGS) $(SAN)
-LIBS := -lbpf -ldw -lelf -lcapstone -lzstd -ljansson -liberty -lminizip -lxxhash -lpcre2-8 -lsqlite3 -lncursesw -ltinfo -lz \
+LIBS := -lbpf -ldw -lelf -lcapstone -lzstd -ljansson -liberty -lminizip -lxxhash -lpcre2-8 -lsqlite3 -lncursesw -ltinfo -lmicrohttpd -lz \
 	-lpthread -lm
 
 FOLDERS := base tracer symbolizer perf tui replay
