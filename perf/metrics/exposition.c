@@ -84,25 +84,30 @@ static void moment(const struct exposition *x, uint64_t monotonic_ns)
 	seconds(x, (uint64_t)((int64_t)monotonic_ns + x->realtime_ns));
 }
 
-static const struct metrics_series *series_at(const struct exposition *x, size_t i)
+/* The first series that is told of from *i on, where *i is then; NULL: there are no more. */
+static const struct metrics_series *series_from(const struct exposition *x, size_t *i)
 {
-	return x->m->series[i]->hidden ? NULL : x->m->series[i];
+	while (*i < x->m->nseries && x->m->series[*i]->hidden)
+		++*i;
+	return *i < x->m->nseries ? x->m->series[*i] : NULL;
 }
 
-#define EACH_SERIES(x, s)                                                                          \
-	for (size_t s##_at = 0; s##_at < (x)->m->nseries; s##_at++)                                \
-		for (const struct metrics_series *s = series_at(x, s##_at); s; s = NULL)
-
-#define EACH_PROCESS(x, s)                                                                         \
-	EACH_SERIES (x, s)                                                                         \
-		if (s->pid)
+/* The same, of a process. */
+static const struct metrics_series *process_from(const struct exposition *x, size_t *i)
+{
+	const struct metrics_series *s;
+	while ((s = series_from(x, i)) && !s->pid)
+		++*i;
+	return s;
+}
 
 /* Processes. */
 
 static void print_processes(const struct exposition *x)
 {
+	const struct metrics_series *s;
 	family(x, "ditrace_process", "info", NULL, "A process that is traced.");
-	EACH_PROCESS (x, s) {
+	for (size_t at = 0; (s = process_from(x, &at)); at++) {
 		sample(x, "ditrace_process_info", s);
 		label_number(x, "world_size", s->rank.world_size);
 		label_number(x, "local_rank", s->rank.local_rank);
@@ -115,13 +120,14 @@ static void print_processes(const struct exposition *x)
 		count(x, 1);
 	}
 	family(x, "ditrace_up", "gauge", NULL, "1 while the process runs, 0 once it has ended.");
-	EACH_PROCESS (x, s) {
-		sample(x, "ditrace_up", s);
-		count(x, !s->ended_ns);
-	}
+	for (size_t at = 0; (s = process_from(x, &at)); at++)
+		if (!s->end_not_known) {
+			sample(x, "ditrace_up", s);
+			count(x, !s->ended_ns);
+		}
 	family(x, "ditrace_end_time_seconds", "gauge", "seconds",
 	       "When the process ended, since 1970.");
-	EACH_PROCESS (x, s)
+	for (size_t at = 0; (s = process_from(x, &at)); at++)
 		if (s->ended_ns) {
 			sample(x, "ditrace_end_time_seconds", s);
 			moment(x, s->ended_ns);
@@ -130,18 +136,19 @@ static void print_processes(const struct exposition *x)
 
 static void print_usage(const struct exposition *x)
 {
+	const struct metrics_series *s;
 	struct metrics_usage u;
 	if (!x->usage)
 		return;
 	family(x, "ditrace_cpu_seconds", "counter", "seconds", "CPU time of the process.");
-	EACH_PROCESS (x, s)
+	for (size_t at = 0; (s = process_from(x, &at)); at++)
 		if (!s->ended_ns && x->usage(s->pid, &u)) {
 			sample(x, "ditrace_cpu_seconds_total", s);
 			seconds(x, u.cpu_ns);
 		}
 	family(x, "ditrace_resident_memory_bytes", "gauge", "bytes",
 	       "Resident memory of the process.");
-	EACH_PROCESS (x, s)
+	for (size_t at = 0; (s = process_from(x, &at)); at++)
 		if (!s->ended_ns && x->usage(s->pid, &u)) {
 			sample(x, "ditrace_resident_memory_bytes", s);
 			count(x, u.rss);
@@ -152,9 +159,10 @@ static void print_usage(const struct exposition *x)
 
 static void print_ops(const struct exposition *x)
 {
+	const struct metrics_series *s;
 	family(x, "ditrace_ops", "counter", NULL,
 	       "Calls of operators that have ended, nested ones included.");
-	EACH_SERIES (x, s) {
+	for (size_t at = 0; (s = series_from(x, &at)); at++) {
 		uint64_t calls[PHASES] = {0};
 		size_t n;
 		const struct aggregate_row *const *rows = aggregate_rows(s->ops, &n);
@@ -172,8 +180,9 @@ static void print_ops(const struct exposition *x)
 
 static void print_each_op(const struct exposition *x, bool times)
 {
+	const struct metrics_series *s;
 	const char *name = times ? "ditrace_op_seconds_total" : "ditrace_op_calls_total";
-	EACH_SERIES (x, s) {
+	for (size_t at = 0; (s = series_from(x, &at)); at++) {
 		size_t n;
 		const struct aggregate_row *const *rows = aggregate_rows(s->ops, &n);
 		for (size_t i = 0; i < n; i++) {
@@ -223,11 +232,12 @@ static void print_histogram(const struct exposition *x, const struct metrics_ser
 
 static void print_parts(const struct exposition *x)
 {
+	const struct metrics_series *s;
 	static const char *const names[BREAKDOWN_PARTS] = {"forward", "backward", "optimizer",
 							   "data", "no_op"};
 	family(x, "ditrace_step_part_seconds", "counter", "seconds",
 	       "What these steps consist of: no_op is Python, or waiting.");
-	EACH_PROCESS (x, s)
+	for (size_t at = 0; (s = process_from(x, &at)); at++)
 		for (int i = 0; i < BREAKDOWN_PARTS; i++) {
 			sample(x, "ditrace_step_part_seconds_total", s);
 			label(x, "part", names[i]);
@@ -237,10 +247,11 @@ static void print_parts(const struct exposition *x)
 
 static void print_left_out(const struct exposition *x)
 {
+	const struct metrics_series *s;
 	family(x, "ditrace_steps_left_out", "counter", NULL,
 	       "Steps that are not counted, as ops of that time are missing or known in sum only, "
 	       "or as torch.compile compiled in them.");
-	EACH_PROCESS (x, s) {
+	for (size_t at = 0; (s = process_from(x, &at)); at++) {
 		struct breakdown_result b;
 		breakdown_get(s->breakdown, &b);
 		sample(x, "ditrace_steps_left_out_total", s);
@@ -254,9 +265,10 @@ static void print_left_out(const struct exposition *x)
 
 static void print_compilations(const struct exposition *x)
 {
+	const struct metrics_series *s;
 	family(x, "ditrace_compile_seconds", "counter", "seconds",
 	       "Time in which torch.compile compiled; it is in no other figure.");
-	EACH_PROCESS (x, s) {
+	for (size_t at = 0; (s = process_from(x, &at)); at++) {
 		struct aggregate_totals t;
 		aggregate_totals(s->ops, &t);
 		sample(x, "ditrace_compile_seconds_total", s);
@@ -266,20 +278,21 @@ static void print_compilations(const struct exposition *x)
 
 static void print_steps(const struct exposition *x)
 {
+	const struct metrics_series *s;
 	if (x->m->chosen)
 		return;
 	family(x, "ditrace_steps", "counter", NULL,
 	       "Whole training steps: from the end of an optimizer's step to that of the next.");
-	EACH_PROCESS (x, s) {
+	for (size_t at = 0; (s = process_from(x, &at)); at++) {
 		sample(x, "ditrace_steps_total", s);
 		count(x, s->steps.steps);
 	}
 	family(x, "ditrace_step_seconds", "histogram", "seconds", "How long these steps took.");
-	EACH_PROCESS (x, s)
+	for (size_t at = 0; (s = process_from(x, &at)); at++)
 		print_histogram(x, s);
 	family(x, "ditrace_step_time_seconds", "gauge", "seconds",
 	       "When the last of them ended, since 1970.");
-	EACH_PROCESS (x, s)
+	for (size_t at = 0; (s = process_from(x, &at)); at++)
 		if (s->steps.last_ns) {
 			sample(x, "ditrace_step_time_seconds", s);
 			moment(x, s->steps.last_ns);
@@ -303,10 +316,11 @@ static uint64_t time_in(const struct metrics_series *s, const char *op)
 
 static void print_waits(const struct exposition *x)
 {
+	const struct metrics_series *s;
 	family(x, "ditrace_wait_seconds", "counter", "seconds",
 	       "Time in which threads of the program waited for a collective (c10d::Work::wait), "
 	       "and in which steps had the DataLoader get data.");
-	EACH_PROCESS (x, s) {
+	for (size_t at = 0; (s = process_from(x, &at)); at++) {
 		sample(x, "ditrace_wait_seconds_total", s);
 		label(x, "kind", "collective");
 		seconds(x, time_in(s, "c10d::Work::wait"));
@@ -320,7 +334,8 @@ static void print_waits(const struct exposition *x)
 
 static void print_collective(const struct exposition *x, const char *name, size_t offset)
 {
-	EACH_PROCESS (x, s)
+	const struct metrics_series *s;
+	for (size_t at = 0; (s = process_from(x, &at)); at++)
 		for (int i = 0; i < COLLECTIVE_KINDS && s->collectives[i].name; i++) {
 			uint64_t n;
 			memcpy(&n, (const char *)&s->collectives[i] + offset, sizeof(n));
@@ -350,9 +365,10 @@ static void print_collectives(const struct exposition *x)
 
 static void print_devices(const struct exposition *x)
 {
+	const struct metrics_series *s;
 	family(x, "ditrace_device_busy_seconds", "counter", "seconds",
 	       "Time in which a device did at least one thing for the process.");
-	EACH_SERIES (x, s) {
+	for (size_t at = 0; (s = series_from(x, &at)); at++) {
 		size_t n;
 		uint64_t off;
 		struct device *list = devices_list(aggregate_devices(s->ops), &n);
@@ -373,9 +389,10 @@ static void print_devices(const struct exposition *x)
 
 static void print_doubts(const struct exposition *x)
 {
+	const struct metrics_series *s;
 	family(x, "ditrace_summed_ops", "counter", NULL,
 	       "Calls, of those of ditrace_ops, of which only the sum is known.");
-	EACH_SERIES (x, s) {
+	for (size_t at = 0; (s = series_from(x, &at)); at++) {
 		struct aggregate_totals t;
 		aggregate_totals(s->ops, &t);
 		sample(x, "ditrace_summed_ops_total", s);

@@ -12,11 +12,12 @@ const uint64_t metrics_step_bounds[STEP_BUCKETS] = {
     1 * MS,   2500000,	5 * MS,	      10 * MS,	25 * MS,   50 * MS,   100 * MS,	 250 * MS,
     500 * MS, 1ull * S, 2500ull * MS, 5ull * S, 10ull * S, 30ull * S, 60ull * S, 300ull * S};
 
-/* An op that is missing at one end of a step makes that one and the next longer or shorter. */
+/* An op that is missing at one end of a step, before it or behind it, makes it longer or shorter.
+ */
 static bool is_unsure(const struct held_step *h, uint64_t from_ns, uint64_t to_ns)
 {
-	uint64_t ns = h->end_ns - h->start_ns;
-	return h->start_ns < to_ns + ns && from_ns < h->end_ns + ns;
+	uint64_t ns = h->end_ns - h->start_ns, near = ns < S ? ns : S;
+	return h->start_ns < to_ns + near && from_ns < h->end_ns + near;
 }
 
 int metrics_hold_step(void *arg, const struct breakdown_step *step)
@@ -24,7 +25,7 @@ int metrics_hold_step(void *arg, const struct breakdown_step *step)
 	struct metrics_steps *s = &((struct metrics_series *)arg)->steps;
 	struct held_step h = {.start_ns = step->start_ns, .end_ns = step->end_ns};
 	memcpy(h.parts, step->parts, sizeof(h.parts));
-	if (is_unsure(&h, 0, s->unsure_ns)) {
+	if (s->unsure_ns && is_unsure(&h, 0, s->unsure_ns)) {
 		s->unsure++;
 		return 0;
 	}

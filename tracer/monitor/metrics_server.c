@@ -38,7 +38,7 @@ static int parse(const char *where, struct place *out, struct err *e)
 	uint64_t n = 0;
 	int r = !text_number(port, &n) || n > UINT16_MAX || (colon && !len) ||
 			len - 2 * brackets >= sizeof(out->host) ||
-			(!brackets && memchr(where, ':', len))
+			(!brackets && strcspn(where, "[]:") < len)
 		    ? -EINVAL
 		    : 0;
 	if (r) {
