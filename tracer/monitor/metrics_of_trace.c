@@ -15,7 +15,8 @@
 struct trace_metrics {
 	struct metrics *metrics;
 	struct trace_query *query;
-	uint64_t newest_ns, looked_ns;
+	uint64_t newest_ns, arrived_ns; /* of the newest item: its time, and when it was read */
+	uint64_t looked_ns;
 	bool over;
 };
 
@@ -48,6 +49,14 @@ static void see_time(struct trace_metrics *t, const struct trace_item *item)
 	t->newest_ns = at > t->newest_ns ? at : t->newest_ns;
 }
 
+/* The time until which all has been read, as a file is written with a delay. */
+static uint64_t time_of(const struct trace_metrics *t)
+{
+	enum { DELAY_NS = 2000000000 };
+	uint64_t now = t->newest_ns + clock_ns(CLOCK_MONOTONIC) - t->arrived_ns;
+	return t->over ? UINT64_MAX : now > DELAY_NS ? now - DELAY_NS : 0;
+}
+
 /* Take what there is now, but not all at once, as others ask meanwhile. Whether there may be more:
  * 1, 0; or -errno with *e. */
 static int read_some(struct trace_metrics *t, struct err *e)
@@ -55,6 +64,7 @@ static int read_some(struct trace_metrics *t, struct err *e)
 	enum { AT_ONCE = 65536 };
 	struct trace_item item;
 	int n = 1, r = 0;
+	uint64_t newest = t->newest_ns;
 	for (int i = 0; i < AT_ONCE && !r && n > 0; i++) {
 		n = trace_query_next(t->query, &item, e);
 		if (n > 0) {
@@ -62,10 +72,11 @@ static int read_some(struct trace_metrics *t, struct err *e)
 			r = metrics_item(t->metrics, &item, t->newest_ns);
 		}
 	}
+	t->arrived_ns = t->newest_ns > newest ? clock_ns(CLOCK_MONOTONIC) : t->arrived_ns;
 	if (r)
 		return err_set(e, r, "cannot sum up the trace: %s", strerror(-r));
 	t->over = n == 0 || n == -ENODATA;
-	metrics_tick(t->metrics, t->over ? UINT64_MAX : t->newest_ns);
+	metrics_tick(t->metrics, time_of(t));
 	return t->over || n == -EAGAIN ? 0 : n;
 }
 
