@@ -1,21 +1,33 @@
-"""dashboard.py FILE TEXT: each panel of a Grafana dashboard asks for metrics that are served, and all have a question."""
+"""dashboard.py DASHBOARD TEXT: each panel of a Grafana dashboard asks for metrics that are served.
+dashboard.py DASHBOARD HOWTO PORT: the Prometheus at that port understands its questions, and those of the how-to."""
 
 import json
 import re
 import sys
+import urllib.parse
+import urllib.request
 
 SUFFIXES = {"counter": ["_total"], "info": ["_info"], "gauge": [""], "histogram": ["_bucket", "_count", "_sum"]}
+VARIABLES = {"$job": ".*", "$instance": ".*", "$__rate_interval": "1m"}
 
-with open(sys.argv[2]) as f:
-    families = re.findall(r"^# TYPE (\w+) (\w+)$", f.read(), re.M)
-served = {name + suffix for name, kind in families for suffix in SUFFIXES[kind]}
 with open(sys.argv[1]) as f:
     board = json.load(f)
-for panel in board["panels"]:
-    asks = [target["expr"] for target in panel["targets"]]
-    assert asks and panel["title"] and {"h", "w", "x", "y"} == panel["gridPos"].keys(), panel
-    for expr in asks:
-        names = set(re.findall(r"\bditrace_\w+", expr))
-        assert names and names <= served, (panel["title"], names - served)
-        assert expr.count("(") == expr.count(")"), expr
-assert len(board["panels"]) > 5
+with open(sys.argv[2]) as f:
+    text = f.read()
+asked = {panel["title"]: [target["expr"] for target in panel["targets"]] for panel in board["panels"]}
+assert len(asked) == len(board["panels"]) > 5 and all(asked.values())
+
+if len(sys.argv) == 3:
+    served = {name + suffix for name, kind in re.findall(r"^# TYPE (\w+) (\w+)$", text, re.M) for suffix in SUFFIXES[kind]}
+    for title, exprs in asked.items():
+        names = set(re.findall(r"\bditrace_\w+", " ".join(exprs)))
+        assert names and names <= served, (title, names - served)
+else:
+    asked["how-to"] = re.findall(r"^ {4}(.*(?:rate\(ditrace|time\(\) - ditrace).*)$", text, re.M)
+    assert len(asked["how-to"]) == 3
+    for expr in sum(asked.values(), []):
+        for name, value in VARIABLES.items():
+            expr = expr.replace(name, value)
+        url = f"http://127.0.0.1:{sys.argv[3]}/api/v1/query?" + urllib.parse.urlencode({"query": expr})
+        with urllib.request.urlopen(url, timeout=60) as answer:  # an error is another status
+            assert json.load(answer)["status"] == "success", expr

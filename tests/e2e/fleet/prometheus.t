@@ -38,7 +38,7 @@ asked() {
 
 # scraped URL: by a Prometheus that runs beside
 scraped() {
-	[ -x "$prometheus" ] || { skip "no prometheus: tests/deps test" 2 && return; }
+	[ -x "$prometheus" ] || { skip "no prometheus: tests/deps test" 3 && return; }
 	local port server at=${1#http://}
 	port=$(python3 -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])')
 	cat >"$T/prometheus.yml" <<-EOY
@@ -48,7 +48,8 @@ scraped() {
 	start_as server "$prometheus" --config.file="$T/prometheus.yml" --storage.tsdb.path="$T/tsdb" \
 		--web.listen-address="127.0.0.1:$port" >"$T/prometheus" 2>&1
 	ok "Prometheus has the steps of both ranks" before_long asked "$port" 'ditrace_steps_total' "0 1"
-	ok "and of each operator, and no error" before_long asked "$port" 'sum by (rank) (ditrace_op_calls_total{op="aten::addmm"}) and on () up == 1' "0 1"
+	ok "and can join what else is known of them" before_long asked "$port" 'ditrace_steps_total * on (instance, pid) group_left (local_rank) ditrace_process_info{local_rank=~"0|1"} and on (instance) up == 1' "0 1"
+	ok "what the dashboard and the how-to ask is understood" verify fleet/dashboard "$top/docs/grafana-dashboard.json" "$top/docs/howto-prometheus.md" "$port"
 	kill -TERM "$server"
 	finish "$server"
 }
