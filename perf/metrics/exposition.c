@@ -101,6 +101,26 @@ static const struct metrics_series *process_from(const struct exposition *x, siz
 	return s;
 }
 
+static const struct aggregate_row *const *rows_of(const struct metrics_series *s, size_t *n)
+{
+	*n = 0;
+	return s->ops ? aggregate_rows(s->ops, n) : NULL;
+}
+
+static struct aggregate_totals totals_of(const struct metrics_series *s)
+{
+	struct aggregate_totals t = {0};
+	if (s->ops)
+		aggregate_totals(s->ops, &t);
+	return t;
+}
+
+static struct device *devices_of(const struct metrics_series *s, size_t *n)
+{
+	*n = 0;
+	return s->ops ? devices_list(aggregate_devices(s->ops), n) : NULL;
+}
+
 /* Processes. */
 
 static void print_processes(const struct exposition *x)
@@ -165,7 +185,7 @@ static void print_ops(const struct exposition *x)
 	for (size_t at = 0; (s = series_from(x, &at)); at++) {
 		uint64_t calls[PHASES] = {0};
 		size_t n;
-		const struct aggregate_row *const *rows = aggregate_rows(s->ops, &n);
+		const struct aggregate_row *const *rows = rows_of(s, &n);
 		for (size_t i = 0; i < n; i++)
 			calls[rows[i]->phase] += rows[i]->calls;
 		for (int i = 0; i < PHASES; i++) {
@@ -184,7 +204,7 @@ static void print_each_op(const struct exposition *x, bool times)
 	const char *name = times ? "ditrace_op_seconds_total" : "ditrace_op_calls_total";
 	for (size_t at = 0; (s = series_from(x, &at)); at++) {
 		size_t n;
-		const struct aggregate_row *const *rows = aggregate_rows(s->ops, &n);
+		const struct aggregate_row *const *rows = rows_of(s, &n);
 		for (size_t i = 0; i < n; i++) {
 			if (!metrics_op_is_named(x->m, rows[i]->op))
 				continue;
@@ -252,8 +272,9 @@ static void print_left_out(const struct exposition *x)
 	       "Steps that are not counted, as ops of that time are missing or known in sum only, "
 	       "or as torch.compile compiled in them.");
 	for (size_t at = 0; (s = process_from(x, &at)); at++) {
-		struct breakdown_result b;
-		breakdown_get(s->breakdown, &b);
+		struct breakdown_result b = {0};
+		if (s->breakdown)
+			breakdown_get(s->breakdown, &b);
 		sample(x, "ditrace_steps_left_out_total", s);
 		label(x, "why", "ops_missing");
 		count(x, s->steps.unsure);
@@ -269,8 +290,7 @@ static void print_compilations(const struct exposition *x)
 	family(x, "ditrace_compile_seconds", "counter", "seconds",
 	       "Time in which torch.compile compiled; it is in no other figure.");
 	for (size_t at = 0; (s = process_from(x, &at)); at++) {
-		struct aggregate_totals t;
-		aggregate_totals(s->ops, &t);
+		struct aggregate_totals t = totals_of(s);
 		sample(x, "ditrace_compile_seconds_total", s);
 		seconds(x, t.compile_ns);
 	}
@@ -308,7 +328,7 @@ static uint64_t time_in(const struct metrics_series *s, const char *op)
 {
 	size_t n;
 	uint64_t ns = 0;
-	const struct aggregate_row *const *rows = aggregate_rows(s->ops, &n);
+	const struct aggregate_row *const *rows = rows_of(s, &n);
 	for (size_t i = 0; i < n; i++)
 		ns += strcmp(rows[i]->op, op) ? 0 : rows[i]->self_ns;
 	return ns;
@@ -371,7 +391,7 @@ static void print_devices(const struct exposition *x)
 	for (size_t at = 0; (s = series_from(x, &at)); at++) {
 		size_t n;
 		uint64_t off;
-		struct device *list = devices_list(aggregate_devices(s->ops), &n);
+		struct device *list = devices_of(s, &n);
 		for (size_t i = 0; i < n; i++) {
 			char name[32];
 			sample(x, "ditrace_device_busy_seconds_total", s);
@@ -393,8 +413,7 @@ static void print_doubts(const struct exposition *x)
 	family(x, "ditrace_summed_ops", "counter", NULL,
 	       "Calls, of those of ditrace_ops, of which only the sum is known.");
 	for (size_t at = 0; (s = series_from(x, &at)); at++) {
-		struct aggregate_totals t;
-		aggregate_totals(s->ops, &t);
+		struct aggregate_totals t = totals_of(s);
 		sample(x, "ditrace_summed_ops_total", s);
 		count(x, t.summed);
 	}

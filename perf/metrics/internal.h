@@ -41,8 +41,8 @@ struct metrics_series {
 	bool end_not_known;
 	char *torch, *python, *engine; /* NULL: not known */
 	uint64_t ended_ns;	       /* 0: it runs, or of workers */
-	struct aggregate *ops;
-	struct breakdown *breakdown;
+	struct aggregate *ops;	       /* NULL: there were no ops yet */
+	struct breakdown *breakdown;   /* NULL: the same, and of workers */
 	struct metrics_steps steps;
 	struct metrics_collective collectives[COLLECTIVE_KINDS];
 };

@@ -50,16 +50,20 @@ static struct metrics_series *add_series(struct metrics *m, int32_t pid,
 		return NULL;
 	}
 	*s = (struct metrics_series){.pid = pid, .rank = *rank};
-	s->ops = aggregate_new_by(AGGREGATE_OP | AGGREGATE_PHASE | AGGREGATE_STEADY);
-	s->breakdown = pid ? breakdown_new() : NULL;
-	if (!s->ops || (pid && !s->breakdown)) {
-		free_series(s);
-		return NULL;
-	}
-	if (pid)
-		breakdown_each_step(s->breakdown, metrics_hold_step, s);
 	m->series[m->nseries++] = s;
 	return s;
+}
+
+/* Most processes that load data have none of these of their own. */
+static int begin_series(struct metrics_series *s)
+{
+	s->ops = aggregate_new_by(AGGREGATE_OP | AGGREGATE_PHASE | AGGREGATE_STEADY);
+	s->breakdown = s->pid ? breakdown_new() : NULL;
+	if (!s->ops || (s->pid && !s->breakdown))
+		return -ENOMEM;
+	if (s->pid)
+		breakdown_each_step(s->breakdown, metrics_hold_step, s);
+	return 0;
 }
 
 static struct metrics_series *workers_of(struct metrics *m, const struct process_rank *rank)
@@ -160,7 +164,7 @@ static int series_of(struct metrics *m, const struct op_event *ev, struct metric
 	struct metrics_process *p = find_process(m, ev->pid, ev->rank1);
 	int r = p && !p->decided ? decide(m, p, ev) : 0;
 	*out = p ? p->series : NULL;
-	return r;
+	return r || !p || p->series->ops ? r : begin_series(p->series);
 }
 
 /* Of calls that were summed up the tensors are not known. */
@@ -182,18 +186,26 @@ static void count_collective(struct metrics_series *s, const struct op_event *ev
 	c->unsized += what.has_bytes || strstr(what.name, "barrier") ? 0 : calls;
 }
 
+/* Their threads are many, and never come back: calls and self times need to know none of them. */
+static int add_of_worker(struct metrics_series *s, const struct op_event *ev)
+{
+	struct op_event all = *ev;
+	all.pid = all.tid = 0;
+	return aggregate_add(s->ops, &all);
+}
+
 int metrics_event(struct metrics *m, const struct op_event *ev)
 {
 	struct metrics_series *s;
 	int r = series_of(m, ev, &s);
 	if (r || !s)
 		return r;
-	r = aggregate_add(s->ops, ev);
-	if (!r && s->breakdown)
-		r = breakdown_add(s->breakdown, ev);
 	if (ev->end_ns)
 		count_collective(s, ev, 1);
-	return r;
+	if (!s->pid)
+		return add_of_worker(s, ev);
+	r = aggregate_add(s->ops, ev);
+	return r ? r : breakdown_add(s->breakdown, ev);
 }
 
 int metrics_sum(struct metrics *m, const struct op_sum *sum)
@@ -204,13 +216,17 @@ int metrics_sum(struct metrics *m, const struct op_sum *sum)
 		return r;
 	metrics_steps_unsure(&s->steps, sum->of.start_ns, sum->of.end_ns);
 	count_collective(s, &sum->of, sum->calls);
-	return aggregate_add_sum(s->ops, sum);
+	struct op_sum all = *sum;
+	if (!s->pid)
+		all.of.pid = all.of.tid = 0;
+	return aggregate_add_sum(s->ops, &all);
 }
 
 int metrics_activity(struct metrics *m, const struct activity *a)
 {
-	const struct metrics_process *p = find_process(m, a->of.pid, a->of.rank1);
-	return p ? aggregate_add_activity(p->series->ops, a) : 0;
+	struct metrics_series *s;
+	int r = series_of(m, &a->of, &s);
+	return r || !s ? r : aggregate_add_activity(s->ops, a);
 }
 
 void metrics_lost(struct metrics *m, uint64_t now_ns, uint64_t count)
@@ -269,7 +285,8 @@ int metrics_item(struct metrics *m, const struct trace_item *item, uint64_t now_
 void metrics_forget(struct metrics *m)
 {
 	for (size_t i = 0; i < m->nseries; i++) {
-		aggregate_forget(m->series[i]->ops);
+		if (m->series[i]->ops)
+			aggregate_forget(m->series[i]->ops);
 		if (m->series[i]->breakdown)
 			breakdown_forget(m->series[i]->breakdown);
 	}
@@ -282,6 +299,13 @@ static void remove_process(struct metrics *m, size_t i)
 	m->processes[i] = m->processes[--m->nprocesses];
 }
 
+static uint64_t kept_ns(const struct metrics *m, const struct metrics_series *s)
+{
+	if (!s->pid || !s->ops)
+		return METRICS_OTHERS_KEPT_NS;
+	return m->keep ? UINT64_MAX : METRICS_ENDED_KEPT_NS;
+}
+
 void metrics_look_for_ends(struct metrics *m, uint64_t now_ns, metrics_end_fn *fn)
 {
 	for (size_t i = m->nprocesses; i-- > 0;) {
@@ -292,7 +316,7 @@ void metrics_look_for_ends(struct metrics *m, uint64_t now_ns, metrics_end_fn *f
 			p->series->end_not_known = end == METRICS_NOT_KNOWN;
 		if (end == METRICS_HAS_ENDED)
 			end_process(p, now_ns);
-		if (!m->keep && p->ended_ns && now_ns - p->ended_ns > METRICS_ENDED_KEPT_NS)
+		if (p->ended_ns && now_ns - p->ended_ns > kept_ns(m, p->series))
 			remove_process(m, i);
 	}
 }

@@ -1,6 +1,6 @@
 /* Figures of running processes for a fleet's monitoring: counters that only grow, in memory that
- * does not grow with the run, and their text in the format OpenMetrics 1.0.0, which Prometheus
- * reads. */
+ * grows with the ops and threads of processes, not with their time, and their text in the format
+ * OpenMetrics 1.0.0, which Prometheus reads. */
 #ifndef PERF_METRICS_METRICS_H
 #define PERF_METRICS_METRICS_H
 
@@ -17,8 +17,9 @@ enum { METRICS_OPS_TOP = 20, METRICS_OPS_MAX = 100 };
 /* A step counts so long after its end, as only then all sums of ops of that time have come. */
 #define METRICS_STEP_HELD_NS 2000000000u
 
-/* What is told of a process that has ended, and for how long still. */
+/* For how long a process that has ended is told of; and kept, if nothing is told of it alone. */
 #define METRICS_ENDED_KEPT_NS 300000000000u
+#define METRICS_OTHERS_KEPT_NS 10000000000u
 
 struct metrics;
 

@@ -19,9 +19,9 @@ static int compare_times(const void *a, const void *b)
 static int add_times(const struct metrics_series *s, struct intern *ids, struct op_time **times,
 		     size_t *room)
 {
-	size_t n;
+	size_t n = 0;
 	bool is_new;
-	const struct aggregate_row *const *rows = aggregate_rows(s->ops, &n);
+	const struct aggregate_row *const *rows = s->ops ? aggregate_rows(s->ops, &n) : NULL;
 	for (size_t i = 0; i < n; i++) {
 		int64_t id = intern(ids, rows[i]->op, (uint32_t)strlen(rows[i]->op), &is_new);
 		if (id < 0 || array_grow(times, room, (size_t)id + 1, sizeof(**times)))
