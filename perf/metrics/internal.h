@@ -86,4 +86,40 @@ void metrics_count_steps(struct metrics_steps *s, uint64_t now_ns);
 int metrics_name_ops(struct metrics *m);
 bool metrics_op_is_named(const struct metrics *m, const char *op);
 
+/* exposition.c: parts of the text. */
+
+struct exposition {
+	struct metrics *m;
+	FILE *f;
+	int64_t realtime_ns;
+	metrics_usage_fn *usage;
+};
+
+/* A metric family; `unit` may be NULL, and ends its name if not. */
+void expose_family(const struct exposition *x, const char *name, const char *type, const char *unit,
+		   const char *help);
+
+/* The first series that is told of from *i on, where *i is then; NULL: there are no more. The same,
+ * of a process. */
+const struct metrics_series *expose_series(const struct exposition *x, size_t *i);
+const struct metrics_series *expose_process(const struct exposition *x, size_t *i);
+
+/* The name of a sample and the labels of its process; more labels may follow, and then the value: a
+ * number, a time, or a moment as the time of the day. An empty label (NULL, "", below 0) is left
+ * out. */
+void expose_sample(const struct exposition *x, const char *name, const struct metrics_series *s);
+void expose_label(const struct exposition *x, const char *name, const char *value);
+void expose_label_number(const struct exposition *x, const char *name, int32_t n);
+void expose_count(const struct exposition *x, uint64_t n);
+void expose_seconds(const struct exposition *x, uint64_t ns);
+void expose_moment(const struct exposition *x, uint64_t monotonic_ns);
+
+/* What is in its aggregate. */
+const struct aggregate_row *const *expose_rows(const struct metrics_series *s, size_t *n);
+struct aggregate_totals expose_totals(const struct metrics_series *s);
+
+/* exposition_steps.c */
+void expose_steps(const struct exposition *x);
+void expose_waits(const struct exposition *x); /* and collectives */
+
 #endif
