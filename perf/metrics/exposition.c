@@ -74,9 +74,15 @@ void expose_moment(const struct exposition *x, uint64_t monotonic_ns)
 	expose_seconds(x, (uint64_t)((int64_t)monotonic_ns + x->realtime_ns));
 }
 
+/* torchrun, which has PyTorch loaded and runs no op, is none. */
+static bool is_shown(const struct metrics_series *s)
+{
+	return !s->hidden && (s->rank.rank >= 0 || s->ops);
+}
+
 const struct metrics_series *expose_series(const struct exposition *x, size_t *i)
 {
-	while (*i < x->m->nseries && x->m->series[*i]->hidden)
+	while (*i < x->m->nseries && !is_shown(x->m->series[*i]))
 		++*i;
 	return *i < x->m->nseries ? x->m->series[*i] : NULL;
 }

@@ -52,7 +52,6 @@ struct metrics_process {
 	int32_t pid;
 	uint32_t rank1;	   /* 0: not known */
 	bool decided;	   /* whether it loads data for another is known */
-	bool replaced;	   /* another has its PID */
 	uint64_t ended_ns; /* 0: it runs */
 	struct metrics_series *series;
 };

@@ -76,7 +76,7 @@ static struct metrics_series *workers_of(struct metrics *m, const struct process
 
 static bool is_of(const struct metrics_process *p, int32_t pid, uint32_t rank1)
 {
-	return p->pid == pid && !p->replaced && (!rank1 || !p->rank1 || p->rank1 == rank1);
+	return p->pid == pid && (!rank1 || !p->rank1 || p->rank1 == rank1);
 }
 
 /* What comes of a process after its end was read counts, too. */
@@ -100,14 +100,29 @@ static void end_process(struct metrics_process *p, uint64_t now_ns)
 		p->series->ended_ns = p->ended_ns;
 }
 
-int metrics_process(struct metrics *m, const struct trace_process *told, uint64_t now_ns)
+static void remove_series(struct metrics *m, const struct metrics_series *s)
+{
+	size_t i = 0;
+	while (m->series[i] != s)
+		i++;
+	free_series(m->series[i]);
+	memmove(m->series + i, m->series + i + 1, (m->nseries - i - 1) * sizeof(*m->series));
+	m->nseries--;
+}
+
+static void remove_process(struct metrics *m, size_t i)
+{
+	if (m->processes[i].series->pid)
+		remove_series(m, m->processes[i].series);
+	m->processes[i] = m->processes[--m->nprocesses];
+}
+
+int metrics_process(struct metrics *m, const struct trace_process *told)
 {
 	uint32_t rank1 = (uint32_t)(told->rank.rank + 1);
 	struct metrics_process *old = find_process(m, told->pid, rank1);
-	if (old) {
-		end_process(old, now_ns);
-		old->replaced = true;
-	}
+	if (old)
+		remove_process(m, (size_t)(old - m->processes));
 	struct metrics_series *s = add_series(m, told->pid, &told->rank);
 	if (!s ||
 	    array_grow(&m->processes, &m->processes_room, m->nprocesses + 1, sizeof(*m->processes)))
@@ -127,16 +142,6 @@ int metrics_target(struct metrics *m, const struct trace_target *t)
 	p->series->python = strdup(t->python_version);
 	p->series->engine = strdup(t->engine);
 	return p->series->torch && p->series->python && p->series->engine ? 0 : -ENOMEM;
-}
-
-static void remove_series(struct metrics *m, const struct metrics_series *s)
-{
-	size_t i = 0;
-	while (m->series[i] != s)
-		i++;
-	free_series(m->series[i]);
-	memmove(m->series + i, m->series + i + 1, (m->nseries - i - 1) * sizeof(*m->series));
-	m->nseries--;
 }
 
 /* What a process is for shows in what its main thread runs first. Those that load data come and go:
@@ -252,11 +257,11 @@ void metrics_stats(struct metrics *m, const struct trace_stats *s)
 	m->stats = *s;
 }
 
-int metrics_item(struct metrics *m, const struct trace_item *item, uint64_t now_ns)
+int metrics_item(struct metrics *m, const struct trace_item *item)
 {
 	switch (item->type) {
 	case TRACE_PROCESS:
-		return metrics_process(m, &item->process, now_ns);
+		return metrics_process(m, &item->process);
 	case TRACE_TARGET:
 		return metrics_target(m, &item->target);
 	case TRACE_EVENT:
@@ -290,13 +295,6 @@ void metrics_forget(struct metrics *m)
 		if (m->series[i]->breakdown)
 			breakdown_forget(m->series[i]->breakdown);
 	}
-}
-
-static void remove_process(struct metrics *m, size_t i)
-{
-	if (m->processes[i].series->pid)
-		remove_series(m, m->processes[i].series);
-	m->processes[i] = m->processes[--m->nprocesses];
 }
 
 static uint64_t kept_ns(const struct metrics *m, const struct metrics_series *s)

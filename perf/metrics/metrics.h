@@ -27,9 +27,9 @@ struct metrics;
 struct metrics *metrics_new(bool keep);
 void metrics_free(struct metrics *m); /* NULL allowed */
 
-/* From now on a process is traced, of which metrics_target tells more later; another that had its
- * PID has ended. 0 or -ENOMEM. */
-int metrics_process(struct metrics *m, const struct trace_process *p, uint64_t now_ns);
+/* From now on a process is traced, of which metrics_target tells more later; what was told of
+ * another that had its PID is forgotten. 0 or -ENOMEM. */
+int metrics_process(struct metrics *m, const struct trace_process *p);
 int metrics_target(struct metrics *m, const struct trace_target *t);
 
 /* Calls of a thread must come in the order in which they ended. 0 or -ENOMEM. */
@@ -37,7 +37,7 @@ int metrics_event(struct metrics *m, const struct op_event *ev);
 int metrics_sum(struct metrics *m, const struct op_sum *s);
 int metrics_activity(struct metrics *m, const struct activity *a);
 
-/* `count` more were lost since about a second before. */
+/* `count` more were lost, shortly before. */
 void metrics_lost(struct metrics *m, uint64_t now_ns, uint64_t count);
 void metrics_activities_lost(struct metrics *m, uint64_t count);
 
@@ -46,8 +46,8 @@ void metrics_chosen(struct metrics *m);
 
 void metrics_stats(struct metrics *m, const struct trace_stats *s);
 
-/* Any of the above, as a trace has it. `now_ns`: the time then, or of its newest item. */
-int metrics_item(struct metrics *m, const struct trace_item *item, uint64_t now_ns);
+/* Any of the above, as a trace has it. 0 or -ENOMEM. */
+int metrics_item(struct metrics *m, const struct trace_item *item);
 
 /* Ops and stacks were freed, and their addresses may be reused. */
 void metrics_forget(struct metrics *m);

@@ -66,7 +66,7 @@ static int begin(struct observer *o, struct engine *g, struct err *e)
 
 static void on_process(struct observer *o, const struct trace_process *p)
 {
-	check(of(o), metrics_process(of(o)->metrics, p, clock_ns(CLOCK_MONOTONIC)));
+	check(of(o), metrics_process(of(o)->metrics, p));
 }
 
 static void on_target(struct observer *o, const struct trace_target *t)

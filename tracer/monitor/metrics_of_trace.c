@@ -69,7 +69,7 @@ static int read_some(struct trace_metrics *t, struct err *e)
 		n = trace_query_next(t->query, &item, e);
 		if (n > 0) {
 			see_time(t, &item);
-			r = metrics_item(t->metrics, &item, t->newest_ns);
+			r = metrics_item(t->metrics, &item);
 		}
 	}
 	t->arrived_ns = t->newest_ns > newest ? clock_ns(CLOCK_MONOTONIC) : t->arrived_ns;

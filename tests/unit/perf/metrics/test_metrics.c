@@ -71,7 +71,7 @@ static void has_not(const char *text, const char *part)
 static void begin(struct metrics *m, int32_t pid, const struct process_rank *rank, bool worker)
 {
 	const struct trace_process p = {.pid = pid, .worker = worker, .rank = *rank};
-	assert_int_equal(metrics_process(m, &p, 5), 0);
+	assert_int_equal(metrics_process(m, &p), 0);
 }
 
 static struct metrics *one_process(void)
@@ -294,11 +294,14 @@ static void processes_end(void **state)
 	    "ditrace_ops_total{role=\"train\",pid=\"41\",rank=\"0\",phase=\"forward\"} 6");
 	begin(m, PID, &rank0, false);
 	add(m, FORWARD, 2100000000, 2100000001); /* of another with that PID */
-	has(text_of(m), "ditrace_up{role=\"train\",pid=\"41\",rank=\"0\"} 0");
-	metrics_look_for_ends(m, 2000000001 + METRICS_ENDED_KEPT_NS, none_runs);
 	const char *text = text_of(m);
+	has(text, "ditrace_up{role=\"train\",pid=\"41\",rank=\"0\"} 1");
 	has(text, "ditrace_ops_total{role=\"train\",pid=\"41\",rank=\"0\",phase=\"forward\"} 1");
-	metrics_look_for_ends(m, 2000000003 + 2 * METRICS_ENDED_KEPT_NS, none_runs);
+	has_not(text, " 6\n");
+	metrics_look_for_ends(m, 3000000000, none_runs);
+	metrics_look_for_ends(m, 3000000000 + METRICS_ENDED_KEPT_NS, none_runs);
+	has(text_of(m), "ditrace_up{role=\"train\",pid=\"41\",rank=\"0\"} 0");
+	metrics_look_for_ends(m, 3000000001 + METRICS_ENDED_KEPT_NS, none_runs);
 	has_not(text_of(m), "pid=");
 	metrics_free(m);
 }
@@ -311,7 +314,9 @@ static void workers_are_together(void **state)
 	struct metrics *m = one_process();
 	add(m, FORWARD, 10, 20);
 	begin(m, 50, &rank0, true);
+	begin(m, 60, &none, false); /* without a rank and ops: a launcher */
 	has_not(text_of(m), "pid=\"50\"");
+	has_not(text_of(m), "pid=\"60\"");
 	for (int32_t pid = 50; pid < 54; pid++) {
 		struct op_event ev = call(&sample_add, WORKER, 10, 20);
 		if (pid > 50)
