@@ -100,14 +100,19 @@ void expose_steps(const struct exposition *x)
 
 /* Waits, and collectives. */
 
-static uint64_t time_in(const struct metrics_series *s, const char *op)
+/* The time of the waits that were seen; false: there were none, or these are not seen here. */
+static bool waited_ns(const struct metrics_series *s, uint64_t *ns)
 {
 	size_t n;
-	uint64_t ns = 0;
+	bool is_known = false;
 	const struct aggregate_row *const *rows = expose_rows(s, &n);
+	*ns = 0;
 	for (size_t i = 0; i < n; i++)
-		ns += strcmp(rows[i]->op, op) ? 0 : rows[i]->self_ns;
-	return ns;
+		if (!strcmp(rows[i]->op, "c10d::Work::wait")) {
+			is_known = true;
+			*ns += rows[i]->self_ns;
+		}
+	return is_known;
 }
 
 static void print_collective(const struct exposition *x, const char *name, size_t offset)
@@ -148,9 +153,12 @@ void expose_waits(const struct exposition *x)
 	    "Time in which threads of the program waited for a collective (c10d::Work::wait), "
 	    "and in which steps had the DataLoader get data.");
 	for (size_t at = 0; (s = expose_process(x, &at)); at++) {
-		expose_sample(x, "ditrace_wait_seconds_total", s);
-		expose_label(x, "kind", "collective");
-		expose_seconds(x, time_in(s, "c10d::Work::wait"));
+		uint64_t ns;
+		if (waited_ns(s, &ns)) {
+			expose_sample(x, "ditrace_wait_seconds_total", s);
+			expose_label(x, "kind", "collective");
+			expose_seconds(x, ns);
+		}
 		if (x->m->chosen)
 			continue;
 		expose_sample(x, "ditrace_wait_seconds_total", s);

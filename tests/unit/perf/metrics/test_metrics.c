@@ -380,6 +380,7 @@ static void collectives_are_counted(void **state)
 	metrics_event(m, &ev);
 	ev = call(&barrier, FORWARD, 30, 40);
 	metrics_event(m, &ev);
+	has_not(text_of(m), "kind=\"collective\"");
 	ev = call(&wait, FORWARD, 50, 150);
 	metrics_event(m, &ev);
 	add_sum(m, &reduce, 200, 300);
