@@ -35,10 +35,11 @@ static enum metrics_end find_end(int32_t pid, const char *host)
 	return process_alive(pid) ? METRICS_RUNS : METRICS_HAS_ENDED;
 }
 
+/* Nobody traces them any more: they may run on, and others may have their PIDs. */
 static enum metrics_end is_over(int32_t pid, const char *host)
 {
 	(void)pid, (void)host;
-	return METRICS_HAS_ENDED;
+	return METRICS_NOT_KNOWN;
 }
 
 static void see_time(struct trace_metrics *t, const struct trace_item *item)
