@@ -11,7 +11,7 @@ override BUILD := $(patsubst $(CURDIR)/%,%,$(abspath $(BUILD)))
 WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes
 CFLAGS ?= -O2 -g
 CFLAGS_ALL := -std=gnu11 $(WARN) -I. -I$(BUILD) $(CFLAGS) $(SAN)
-LIBS := -lbpf -ldw -lelf -lcapstone -lzstd -ljansson -liberty -lminizip -lxxhash -lpcre2-8 -lsqlite3 -lncursesw -ltinfo -lz \
+LIBS := -lbpf -ldw -lelf -lcapstone -lzstd -ljansson -liberty -lminizip -lxxhash -lpcre2-8 -lsqlite3 -lncursesw -ltinfo -lmicrohttpd -lz \
 	-lpthread -lm
 
 FOLDERS := base tracer symbolizer perf tui replay
@@ -48,7 +48,7 @@ TOOLS := $(TOOL_SRC:tests/tools/%.c=$(BUILD)/tests/tools/%)
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
 FUZZ := $(FUZZ_SRC:%.c=$(BUILD)/%)
 MAN := $(wildcard docs/man/*.1)
-DOC := README.md CHANGELOG.md $(wildcard docs/*.md)
+DOC := README.md CHANGELOG.md $(wildcard docs/*.md docs/*.json)
 BASH_COMPLETION := share/bash-completion/completions/ditrace
 ZSH_COMPLETION := share/zsh/site-functions/_ditrace
 FISH_COMPLETION := share/fish/vendor_completions.d/ditrace.fish

@@ -15,7 +15,11 @@
 #include "base/text.h"
 #include "symbolizer/target/process.h"
 #include "tracer/monitor/monitor.h"
+#include "tracer/monitor/prometheus.h"
 #include "tracer/proc/thread_facts.h"
+#include "tracer/trace_loop.h"
+
+static const uint64_t USUAL_NS = 1000000000;
 
 struct monitor {
 	pid_t pid;
@@ -261,13 +265,18 @@ static int open_csv(struct monitor *m, const char *path, struct err *e)
 	return err_hint(e, "name another file with -o");
 }
 
-static int run(struct monitor *m, const char *path)
+static void catch_signals(void)
 {
 	const struct sigaction act = {.sa_handler = on_signal};
-	struct err e = {0};
-	struct usage first;
 	sigaction(SIGINT, &act, NULL);
 	sigaction(SIGTERM, &act, NULL);
+}
+
+static int run(struct monitor *m, const char *path)
+{
+	struct err e = {0};
+	struct usage first;
+	catch_signals();
 	/* Do this first, so that no file is created for a process that does not exist. */
 	int r = usage_read(m->pid, &first, &e);
 	if (!r && path)
@@ -285,12 +294,46 @@ static int run(struct monitor *m, const char *path)
 	return r ? EXIT_FAILED : EXIT_GOOD;
 }
 
-int cmd_monitor(int argc, char **argv)
+struct monitor_options {
+	const char *prometheus, *path;
+	bool tree, no_ops;
+};
+
+static int check_rows(const struct monitor *m, const struct monitor_options *o, int processes,
+		      struct err *e)
 {
 	enum { SHORTEST_NS = 10000000 };
-	struct monitor m = {.interval = 1000000000};
-	bool no_ops = false;
-	const char *path = NULL;
+	if (o->tree || processes > 1) {
+		err_set(e, -EINVAL, "rows are of one process");
+		return err_hint(e, "several are served together: --prometheus 9101");
+	}
+	if (m->interval < SHORTEST_NS) {
+		err_set(e, -EINVAL, "--interval is shorter than the clock of /proc ticks");
+		return err_hint(e, "10ms or more");
+	}
+	if (!m->for_ns || m->for_ns >= m->interval)
+		return 0;
+	err_set(e, -EINVAL, "--for is shorter than an interval: there would be no row");
+	return err_hint(e, "give shorter ones: --interval 100ms");
+}
+
+static int check_served(const struct monitor *m, const struct monitor_options *o, struct err *e)
+{
+	const char *option = o->path		       ? "--output"
+			     : m->count		       ? "--count"
+			     : o->no_ops	       ? "--no-ops"
+			     : m->interval != USUAL_NS ? "--interval"
+						       : NULL;
+	if (!option)
+		return metrics_server_check(o->prometheus, e);
+	err_set(e, -EINVAL, "%s is of rows, and --prometheus shows none", option);
+	return err_hint(e, "leave out one of them");
+}
+
+int cmd_monitor(int argc, char **argv)
+{
+	struct monitor m = {.interval = USUAL_NS};
+	struct monitor_options o = {0};
 	int status;
 	const struct option_def options[] = {
 	    PID_OPTION,
@@ -298,39 +341,40 @@ int cmd_monitor(int argc, char **argv)
 	     NULL},
 	    {0, "for", OPTION_DURATION, &m.for_ns, "TIME", "end after TIME (10s, 500ms)", NULL},
 	    {0, "count", OPTION_POSITIVE, &m.count, "N", "end after N rows", NULL},
-	    {'o', "output", OPTION_STRING, &path, "FILE", "write the rows as CSV, too", NULL},
-	    {0, "no-ops", OPTION_FLAG, &no_ops, NULL,
+	    {'o', "output", OPTION_STRING, &o.path, "FILE", "write the rows as CSV, too", NULL},
+	    {0, "no-ops", OPTION_FLAG, &o.no_ops, NULL,
 	     "do not count operators: nothing is done to the process", NULL},
+	    {0, "prometheus", OPTION_STRING, &o.prometheus, "[HOST:]PORT",
+	     "trace, and serve metrics of ops, steps and waits there, in place of rows", NULL},
+	    {0, "tree", OPTION_FLAG, &o.tree, NULL,
+	     "with --prometheus: and what it has started: all ranks of torchrun", NULL},
 	    {0},
 	};
 	const struct command command = {
 	    .name = "monitor",
-	    .operands = "PID",
+	    .operands = "PID... | DIR",
 	    .about = "Show what a running process uses of the machine, a row for each interval.",
 	    .options = options,
-	    .notes = "Ends with the process, or with Ctrl-C.",
+	    .notes = "Ends with the process, or with Ctrl-C. Several PIDs, or the trace that "
+		     "another ditrace writes, are of --prometheus.",
 	    .min_operands = 1,
-	    .max_operands = 1,
+	    .max_operands = -1,
 	};
 	int first = options_start(&command, argc, argv, &status);
 	if (!first)
 		return status;
 	struct err e = {0};
-	int r = process_parse_pid(argv[first], &m.pid, &e);
-	if (!r && m.interval < SHORTEST_NS) {
-		r = err_set(&e, -EINVAL, "--interval is shorter than the clock of /proc ticks");
-		err_hint(&e, "10ms or more");
-	}
-	if (!r && m.for_ns && m.for_ns < m.interval) {
-		r = err_set(&e, -EINVAL,
-			    "--for is shorter than an interval: there would be no row");
-		err_hint(&e, "give shorter ones: --interval 100ms");
-	}
+	char **words = argv + first;
+	int n = argc - first;
+	int r = o.prometheus ? check_served(&m, &o, &e) : process_parse_pid(words[0], &m.pid, &e);
+	r = r || o.prometheus ? r : check_rows(&m, &o, n, &e);
 	if (r) {
 		err_print(&e);
 		return EXIT_USAGE;
 	}
+	if (o.prometheus)
+		return serve_metrics(o.prometheus, words, n, o.tree, m.for_ns);
 	m.device = device_usage_there();
-	m.count_ops = !no_ops;
-	return run(&m, path);
+	m.count_ops = !o.no_ops;
+	return run(&m, o.path);
 }

@@ -14,9 +14,10 @@
 bool intervene_traces(const struct session_opts *o)
 {
 	bool inside = o->engine == ENGINE_SHIM && o->capture.dir; /* saved by the library */
-	return o->output || o->print || o->when || o->depth != SESSION_ALL_LEVELS || o->phase ||
-	       o->measure.stats || o->measure.first_nan || o->count ||
-	       (o->capture.dir && !inside) || (o->engine != ENGINE_AUTO && !inside);
+	return o->output || o->print || o->prometheus || o->when ||
+	       o->depth != SESSION_ALL_LEVELS || o->phase || o->measure.stats ||
+	       o->measure.first_nan || o->count || (o->capture.dir && !inside) ||
+	       (o->engine != ENGINE_AUTO && !inside);
 }
 
 /* The option that chooses calls from outside the process; NULL: none is given. */

@@ -8,6 +8,7 @@
 #include "symbolizer/target/process.h"
 #include "symbolizer/when/when.h"
 #include "tracer/engine/engine.h"
+#include "tracer/monitor/prometheus.h"
 #include "tracer/trace_loop.h"
 
 static int check_list(const char *option, const char *list, struct err *e)
@@ -73,6 +74,7 @@ int trace_options_check(const struct session_opts *o, struct err *e)
 	r = r ? r : check_list("--ops", o->ops, e);
 	r = r ? r : check_list("--not-ops", o->not_ops, e);
 	r = r ? r : trace_samples_check(o->sample, e);
+	r = r || !o->prometheus ? r : metrics_server_check(o->prometheus, e);
 	r = r ? r : check_when(o->when, e);
 	r = r ? r : check_ranges("--nth", o->capture.nth, e);
 	r = r ? r : check_ranges("--step", o->capture.steps, e);

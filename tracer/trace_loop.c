@@ -99,7 +99,7 @@ void trace_samples_finish(struct trace_samples *s)
 
 void trace_default_output(struct session_opts *o)
 {
-	if (!o->output && (!o->print || o->sample))
+	if (!o->output && ((!o->print && !o->prometheus) || o->sample))
 		o->output = "ditrace.data";
 }
 

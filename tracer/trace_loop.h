@@ -12,6 +12,7 @@
 #include "tracer/intervene/intervene.h"
 #include "tracer/proc/follow.h"
 #include "tracer/proc/spawn.h"
+#include "tracer/proc/thread_facts.h"
 #include "tracer/session/session.h"
 
 /* Samples in addition to a session's events, in the same file: --sample of run and attach. */
@@ -41,8 +42,8 @@ int trace_samples_read(struct trace_samples *s, struct err *e);
  * and session_close. */
 void trace_samples_finish(struct trace_samples *s);
 
-/* Where events go that no option sends anywhere: ditrace.data, unless they are printed; samples
- * need it always. */
+/* Where events go that no option sends anywhere: ditrace.data, unless they are printed or served as
+ * metrics; samples need it always. */
 void trace_default_output(struct session_opts *o);
 
 extern const char *const trace_phases[]; /* words of --phase, in the order of enum session_phase */
@@ -57,6 +58,13 @@ extern const char *const trace_phases[]; /* words of --phase, in the order of en
 	 "record to FILE, or into a folder, DIR/ (default ditrace.data; with --print none)",       \
 	 NULL},                                                                                    \
 	    {0,	  "print", OPTION_FLAG, &(o).print, NULL, "print each event on standard output",   \
+	     NULL},                                                                                \
+	    {0,                                                                                    \
+	     "prometheus",                                                                         \
+	     OPTION_STRING,                                                                        \
+	     &(o).prometheus,                                                                      \
+	     "[HOST:]PORT",                                                                        \
+	     "serve metrics for Prometheus there; no file, unless with -o",                        \
 	     NULL},                                                                                \
 	    {0,		  "sample", OPTION_DEFAULTED,                                              \
 	     &(o).sample, "HZ",	    "take samples, too: 99 a second, or HZ",                       \
@@ -226,6 +234,23 @@ int start_attached(struct trace_loop *l, struct session_opts *o, bool wait, stru
  * *e, and in *status the exit status of ditrace run. */
 int start_program(struct trace_loop *l, const struct session_opts *o, char *const argv[],
 		  const struct spawn_caller *caller, int *status, struct err *e);
+
+/* attach.c: tracing of running processes from the first to the last. */
+
+/* Parse `n` PIDs, and with `tree` add what they have started. The first of them is then one that
+ * has PyTorch, if any has: it decides what is traced. The caller frees *out even after an error. 0,
+ * -EINVAL or -ENOMEM with *e. */
+int attach_pids(char **words, int n, bool tree, struct process_list *out, struct err *e);
+
+/* Trace them until all have ended or there is a signal; `change` may be NULL. Returns the exit
+ * status of the command. */
+int attach_run(const struct process_list *pids, struct session_opts *o,
+	       struct intervene_opts *change, bool wait);
+
+/* serve_metrics.c: serve metrics at `where`, [HOST:]PORT, of the processes `words`, which are
+ * traced, or of the trace that is named there, until for_ns have passed (0: no limit), all have
+ * ended or there is a signal. Returns the exit status of the command. */
+int serve_metrics(const char *where, char **words, int n, bool tree, uint64_t for_ns);
 
 /* start.c: whether the command line of run or attach makes sense, as far as that can be
  * said without the program: syntax, and options that do nothing without another. `changes`: what

@@ -252,7 +252,7 @@ struct trace_query_opts {
 	enum trace_kinds kinds;
 	bool by_start; /* events in the order of their starts; else as recorded: of their ends */
 	/* The file is read while it is written: steps are counted as they come, and a step that is
-	 * not there yet is no error. Requires by_start. */
+	 * not there yet is no error; these require by_start. */
 	bool follow;
 	/* Also return events that --ops, --not-ops or --when leave out; the caller uses
 	 * trace_query_chooses. */

@@ -30,6 +30,7 @@ struct session_opts {
 	const char *ops, *not_ops; /* lists for filter_compile; NULL: all ops, none excluded */
 	const char *when;	   /* condition for when_compile; NULL: none */
 	const char *output;	   /* trace file; NULL: none */
+	const char *prometheus;	   /* [HOST:]PORT where metrics are served; NULL: nowhere */
 	const char *sample;	   /* samples per second, "": the default rate; NULL: none */
 	uint64_t depth;		   /* outermost levels to record, or SESSION_ALL_LEVELS */
 	int phase;		   /* enum session_phase */

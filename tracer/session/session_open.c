@@ -9,6 +9,7 @@
 #include "tracer/capture/capture.h"
 #include "tracer/capture/selection.h"
 #include "tracer/engine/engine.h"
+#include "tracer/monitor/prometheus.h"
 #include "tracer/session/internal.h"
 
 static int open_filters(struct session *s, struct err *e)
@@ -83,6 +84,10 @@ static int open_observers(struct session *s, struct err *e)
 	if (!r && measures) {
 		r = stats_collector_open(&o->measure, &o->capture, s->when, stderr, &new, e);
 		r = r ? r : append_observer(s, new, e);
+	}
+	if (!r && o->prometheus) {
+		new = observer_of_metrics(o->prometheus, s->chosen, e);
+		r = new ? append_observer(s, new, e) : e->code;
 	}
 	return r;
 }

@@ -83,6 +83,13 @@ done <<-EOL
 	process stack -p abc
 	many doctor -p 1 2
 	--for monitor --for 100ms 1
+	one monitor 1 2
+	one monitor --tree 1
+	--count monitor --prometheus 9101 --count 3 1
+	--interval monitor --prometheus 9101 --interval 2s 1
+	port monitor --prometheus 99999 1
+	port attach --prometheus :9101 1
+	port run --prometheus x -- echo started
 	file top -p 1 2
 	--for run --for 1s --fallback add -- echo started
 	run-times replay --run-times 0 $T/none
