@@ -121,7 +121,7 @@ void shim_memory_trouble(struct inside *i, struct err *e)
 	i->memory_told = true;
 	err_set(e, -ENOTSUP,
 		"memory of process %d is not recorded: the functions of its libc10 that are told "
-		"of it have no place for jumps, or are too far from the memory for them",
+		"of it have no place for jumps, or no memory is free within 2 GiB of it",
 		i->pid);
 	err_hint(e, "torch.profiler with profile_memory=True, in the program, tells of it");
 }
