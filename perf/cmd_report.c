@@ -116,6 +116,10 @@ static int take_item(struct report *p, const struct trace_item *item)
 		break;
 	case TRACE_MEMORY:
 		return p->samples ? 0 : aggregate_add_memory(p->sum, &item->memory);
+	case TRACE_PROCESS:
+		if (!item->process.whole)
+			aggregate_begun_late(p->sum);
+		break;
 	case TRACE_MEMORY_LOST:
 		aggregate_memory_lost(p->sum, item->lost.count);
 		break;
@@ -430,9 +434,10 @@ static int prepare(struct report *p, struct err *e)
 		? r
 		: report_parse_percent(p->percent_limit, &p->opts.percent_limit, e);
 	const unsigned flops = p->sides || p->samples || p->gaps || p->graph ? 0 : AGGREGATE_FLOPS;
-	const unsigned devices = flops && !(keys & AGGREGATE_NO_ACTIVITIES)
-				     ? AGGREGATE_ACTIVITIES | AGGREGATE_MEMORY
-				     : 0;
+	const unsigned devices =
+	    flops && !(keys & AGGREGATE_NO_ACTIVITIES)
+		? AGGREGATE_ACTIVITIES | AGGREGATE_MEMORY | AGGREGATE_DEVICE_MEMORY
+		: 0;
 	r = r || !p->columns
 		? r
 		: report_columns_parse(p->columns, keys | AGGREGATE_RANKS | devices | flops,

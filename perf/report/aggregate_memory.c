@@ -222,8 +222,10 @@ static int64_t row_of(struct aggregate *a, const struct memory_event *e)
 
 static void count(struct aggregate *a, int64_t row, const struct memory_event *e)
 {
-	struct memory_row *r = row >= 0 ? &a->rows[row]->memory : NULL;
+	const enum memory_kind kind = memory_kind(e->device_type);
+	struct memory_row *r = row >= 0 ? &a->rows[row]->memory[kind] : NULL;
 	a->totals.memory_events++;
+	a->totals.device_memory_events += kind == MEMORY_DEVICES;
 	a->totals.memory_unknown += e->freed && !e->bytes;
 	if (r && e->freed) {
 		r->frees++;
@@ -247,7 +249,9 @@ int aggregate_add_memory(struct aggregate *a, const struct memory_event *e)
 		return -ENOMEM;
 	if (array_grow(&m->steps, &m->room, m->n + 1, sizeof(*m->steps)))
 		return -ENOMEM;
-	m->peaks[device].late += e->of.start_ns < m->taken_ns;
+	struct memory_peak *p = &m->peaks[device];
+	p->late += e->of.start_ns < m->taken_ns;
+	p->reserved = e->reserved > p->reserved ? e->reserved : p->reserved;
 	m->steps[m->n] = (struct memory_step){
 	    .ns = e->of.start_ns,
 	    .address = e->address,
@@ -267,6 +271,11 @@ void aggregate_memory_lost(struct aggregate *a, uint64_t count)
 	a->totals.memory_lost += count;
 }
 
+void aggregate_begun_late(struct aggregate *a)
+{
+	a->totals.late = true;
+}
+
 int aggregate_memory_end(struct aggregate *a)
 {
 	struct memory_sums *m = a->memory;
@@ -274,15 +283,17 @@ int aggregate_memory_end(struct aggregate *a)
 	if (!m || r)
 		return r;
 	for (size_t i = 0; i < a->row_ids.used; i++)
-		a->rows[i]->memory.at_peak = 0;
+		for (int k = 0; k < MEMORY_KINDS; k++)
+			a->rows[i]->memory[k].at_peak = 0;
 	for (size_t i = 0; i < m->npeaks; i++)
 		m->peaks[i].known = 0;
 	for (size_t i = 0; i < m->nheld; i++) {
 		const struct held_memory *h = &m->held[i];
 		uint64_t bytes = h->peak == m->numbers[h->device] ? h->at_peak : h->live;
-		m->peaks[h->device].known += bytes;
+		struct memory_peak *p = &m->peaks[h->device];
+		p->known += bytes;
 		if (h->row1)
-			a->rows[h->row1 - 1]->memory.at_peak += bytes;
+			a->rows[h->row1 - 1]->memory[memory_kind(p->device_type)].at_peak += bytes;
 	}
 	return 0;
 }

@@ -109,6 +109,8 @@ enum report_sort {
 	REPORT_BY_DEVICE_TIME,
 	REPORT_BY_ALLOC,
 	REPORT_BY_PEAK,
+	REPORT_BY_DEVICE_ALLOC,
+	REPORT_BY_DEVICE_PEAK,
 	REPORT_BY_OP, /* ascending from here on; the numbers above descending */
 	REPORT_BY_LINE,
 	REPORT_BY_FILE,

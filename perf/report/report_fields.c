@@ -39,6 +39,9 @@ struct field {
 
 #define AT(kind, member) kind, offsetof(struct aggregate_row, member)
 
+#define CPU memory[MEMORY_CPU]
+#define DEVICES memory[MEMORY_DEVICES]
+
 static const struct field fields[] = {
     {"op", AGGREGATE_OP, AT(WORD, op)},
     {"phase", AGGREGATE_PHASE, PHASE, 0},
@@ -76,12 +79,17 @@ static const struct field fields[] = {
     {"activities", AGGREGATE_ACTIVITIES, AT(NUMBER, activities)},
     {"device_ns", AGGREGATE_ACTIVITIES, AT(NUMBER, device_ns)},
     {"device_percent", AGGREGATE_ACTIVITIES, DEVICE_PERCENT, 0},
-    {"launch", AGGREGATE_ACTIVITIES | AGGREGATE_MEMORY, LAUNCH, 0},
-    {"allocs", AGGREGATE_MEMORY, AT(NUMBER, memory.allocs)},
-    {"alloc_bytes", AGGREGATE_MEMORY, AT(NUMBER, memory.allocated)},
-    {"frees", AGGREGATE_MEMORY, AT(NUMBER, memory.frees)},
-    {"freed_bytes", AGGREGATE_MEMORY, AT(NUMBER, memory.freed)},
-    {"peak_bytes", AGGREGATE_MEMORY, AT(NUMBER, memory.at_peak)},
+    {"launch", AGGREGATE_ACTIVITIES | AGGREGATE_MEMORY | AGGREGATE_DEVICE_MEMORY, LAUNCH, 0},
+    {"allocs", AGGREGATE_MEMORY, AT(NUMBER, CPU.allocs)},
+    {"alloc_bytes", AGGREGATE_MEMORY, AT(NUMBER, CPU.allocated)},
+    {"frees", AGGREGATE_MEMORY, AT(NUMBER, CPU.frees)},
+    {"freed_bytes", AGGREGATE_MEMORY, AT(NUMBER, CPU.freed)},
+    {"peak_bytes", AGGREGATE_MEMORY, AT(NUMBER, CPU.at_peak)},
+    {"device_allocs", AGGREGATE_DEVICE_MEMORY, AT(NUMBER, DEVICES.allocs)},
+    {"device_alloc_bytes", AGGREGATE_DEVICE_MEMORY, AT(NUMBER, DEVICES.allocated)},
+    {"device_frees", AGGREGATE_DEVICE_MEMORY, AT(NUMBER, DEVICES.frees)},
+    {"device_freed_bytes", AGGREGATE_DEVICE_MEMORY, AT(NUMBER, DEVICES.freed)},
+    {"device_peak_bytes", AGGREGATE_DEVICE_MEMORY, AT(NUMBER, DEVICES.at_peak)},
     {"worker", AGGREGATE_WORKERS, WORKER, 0},
 };
 
@@ -326,9 +334,10 @@ static unsigned keys_of(enum report_sort sort)
 }
 
 const char *const report_sort_names[] = {
-    "self",  "total", "calls",	"mean",	 "p99",	   "max",      "p50",	 "device_time",
-    "alloc", "peak",  "op",	"line",	 "file",   "function", "thread", "module",
-    "shape", "dtype", "device", "phase", "symbol", "rank",     NULL};
+    "self",   "total",	"calls",	"mean",	       "p99",	 "max",	  "p50",    "device_time",
+    "alloc",  "peak",	"device_alloc", "device_peak", "op",	 "line",  "file",   "function",
+    "thread", "module", "shape",	"dtype",       "device", "phase", "symbol", "rank",
+    NULL};
 
 int group_parse_sort(const char *text, unsigned keys, enum report_sort *sort, struct err *e)
 {
@@ -345,7 +354,8 @@ int group_parse_sort(const char *text, unsigned keys, enum report_sort *sort, st
 		err_set(e, -EINVAL, "--sort: rows cannot be sorted by \"%.40s\"", text);
 		return err_hint(
 		    e,
-		    "one of self, total, calls, mean, p50, p99, max, device_time, alloc, peak, %s",
+		    "one of self, total, calls, mean, p50, p99, max, device_time, alloc, peak, "
+		    "device_alloc, device_peak, %s",
 		    words);
 	}
 	*sort = (enum report_sort)i;

@@ -238,6 +238,7 @@ static void on_memory(struct launches *l, struct launch_process *p, const struct
 	    .address = r->name,
 	    .bytes = r->bytes,
 	    .total = r->total,
+	    .reserved = r->reserved,
 	};
 	struct memory_event before;
 	if (is_cpu && m.freed && !blocks_freed(&p->blocks, &m))

@@ -18,3 +18,15 @@ summary = report["summary"]
 assert not summary["memory_lost"] and not summary["memory_unknown"], summary
 most = max(report["rows"], key=lambda r: r["peak_bytes"])
 assert most["peak_bytes"] >= 8 << 20, most
+
+# Of each device apart, as its allocator says.
+devices = {m["device"]: (m["peak_bytes"], m["reserved_bytes"]) for m in summary["memory"]}
+assert devices.pop("cpu")[0] == sum(r["peak_bytes"] for r in report["rows"]), devices
+MIB = 1 << 20
+assert devices == {
+    "cuda:0": (5 * MIB, 22 * MIB),
+    "cuda:1": (3 * MIB, 8 * MIB),
+    "privateuseone:0": (512, 2 * MIB),
+}, devices
+assert sum(r["device_alloc_bytes"] for r in report["rows"]) == 8 * MIB + 512
+assert sum(r["device_freed_bytes"] for r in report["rows"]) == 4 * MIB

@@ -13,6 +13,7 @@ measured() {
 	"$DITRACE" report --sort peak "$T/data" >"$T/table"
 	like "the peak, and what held it" "$T/table" '^peak of memory on cpu: 1[67]\.[0-9] MiB.*: [45][0-9] % '
 	like "columns of memory" "$T/table" 'Alloc +At peak v'
+	like "a line for each device" "$T/table" '^peak of memory on cuda:0: 5\.0 MiB of up to 22\.0 MiB that were reserved, .* after the first op$'
 }
 
 each_torch measured

@@ -156,10 +156,10 @@ struct shim_thread {
 
 /* What is done with memory, as it is in a ring: op is an enum shim_memory. */
 struct shim_memory_record {
-	struct hit hit; /* size, ts; sp: the address; seq: bytes, negative where it is freed */
-	uint64_t total; /* of a device: what is allocated now */
-	int8_t device_type, device_index;
-	uint8_t unused[6];
+	/* size, ts; sp: the address; seq: bytes, negative where it is freed; generation: the
+	 * device, its type and index, a byte each */
+	struct hit hit;
+	uint64_t total, reserved; /* of a device: what is allocated, and reserved, now */
 };
 
 /* Whether what devices do is recorded. */

@@ -452,16 +452,57 @@ static void no_events_no_table(void **state)
 	aggregate_free(a);
 }
 
-static void memory(struct aggregate *a, struct op_event of, bool freed, uint64_t address,
-		   uint64_t bytes, uint64_t total)
+static void memory_of(struct aggregate *a, int8_t device, struct op_event of, bool freed,
+		      uint64_t address, uint64_t bytes, uint64_t total)
 {
 	const struct memory_event m = {.of = of,
 				       .freed = freed,
-				       .device_index = -1,
+				       .device_type = device,
+				       .device_index = device ? 0 : -1,
+				       .reserved = device ? 1000 + total : 0,
 				       .address = address,
 				       .bytes = bytes,
 				       .total = total};
 	assert_int_equal(aggregate_add_memory(a, &m), 0);
+}
+
+static void memory(struct aggregate *a, struct op_event of, bool freed, uint64_t address,
+		   uint64_t bytes, uint64_t total)
+{
+	memory_of(a, 0, of, freed, address, bytes, total);
+}
+
+/* That of devices is apart, block for block. */
+static void memory_of_devices(void **state)
+{
+	enum { CUDA = 1, XPU = 12 };
+	(void)state;
+	struct aggregate *a = aggregate_new();
+	const struct op_event of = sample_event(1, 0, 0, 100, 100);
+	size_t n;
+	memory_of(a, CUDA, of, false, 0x10, 70, 70);
+	assert_int_equal(aggregate_keys(a) & (AGGREGATE_MEMORY | AGGREGATE_DEVICE_MEMORY),
+			 AGGREGATE_DEVICE_MEMORY);
+	memory(a, of, false, 0x10, 5, 5);
+	memory_of(a, XPU, of, false, 0x10, 40, 40);
+	memory_of(a, CUDA, of, true, 0x10, 70, 0);
+	assert_int_equal(aggregate_end(a), 0);
+	const struct memory_peak *p = aggregate_peaks(a, &n);
+	assert_int_equal(n, 3);
+	assert_int_equal(p[0].bytes, 70);
+	assert_int_equal(p[0].reserved, 1070);
+	assert_int_equal(p[1].bytes, 5);
+	assert_int_equal(p[1].reserved, 0);
+	assert_int_equal(p[2].bytes, 40);
+	const struct memory_row *r = aggregate_rows(a, &n)[0]->memory;
+	assert_int_equal(r[MEMORY_CPU].allocated, 5);
+	assert_int_equal(r[MEMORY_CPU].freed, 0);
+	assert_int_equal(r[MEMORY_CPU].at_peak, 5);
+	assert_int_equal(r[MEMORY_DEVICES].allocated, 110);
+	assert_int_equal(r[MEMORY_DEVICES].freed, 70);
+	assert_int_equal(r[MEMORY_DEVICES].at_peak, 110);
+	assert_true(aggregate_keys(a) & AGGREGATE_MEMORY);
+	aggregate_free(a);
 }
 
 /* What held most of it is known at the end, in whatever order it came. */
@@ -486,11 +527,11 @@ static void the_peak_of_memory(void **state)
 	assert_int_equal(p->known, 140);
 	const struct aggregate_row *const *rows = aggregate_rows(a, &n);
 	assert_int_equal(n, 2);
-	assert_int_equal(rows[0]->memory.allocated, 130);
-	assert_int_equal(rows[0]->memory.freed, 210);
-	assert_int_equal(rows[0]->memory.at_peak, 30);
-	assert_int_equal(rows[1]->memory.allocated, 110);
-	assert_int_equal(rows[1]->memory.at_peak, 110);
+	assert_int_equal(rows[0]->memory[MEMORY_CPU].allocated, 130);
+	assert_int_equal(rows[0]->memory[MEMORY_CPU].freed, 210);
+	assert_int_equal(rows[0]->memory[MEMORY_CPU].at_peak, 30);
+	assert_int_equal(rows[1]->memory[MEMORY_CPU].allocated, 110);
+	assert_int_equal(rows[1]->memory[MEMORY_CPU].at_peak, 110);
 	struct aggregate_totals t;
 	aggregate_totals(a, &t);
 	assert_int_equal(t.memory_unknown, 1);
@@ -519,6 +560,7 @@ int main(void)
 	    cmocka_unit_test(rows_as_csv),
 	    cmocka_unit_test(no_events_no_table),
 	    cmocka_unit_test(the_peak_of_memory),
+	    cmocka_unit_test(memory_of_devices),
 	};
 	return unit_run(tests, NULL, NULL);
 }
