@@ -434,10 +434,10 @@ static int prepare(struct report *p, struct err *e)
 		? r
 		: report_parse_percent(p->percent_limit, &p->opts.percent_limit, e);
 	const unsigned flops = p->sides || p->samples || p->gaps || p->graph ? 0 : AGGREGATE_FLOPS;
-	const unsigned devices =
-	    flops && !(keys & AGGREGATE_NO_ACTIVITIES)
-		? AGGREGATE_ACTIVITIES | AGGREGATE_MEMORY | AGGREGATE_DEVICE_MEMORY
-		: 0;
+	const unsigned devices = flops && !(keys & AGGREGATE_NO_ACTIVITIES)
+				     ? AGGREGATE_ACTIVITIES | AGGREGATE_MEMORY |
+					   AGGREGATE_NET_MEMORY | AGGREGATE_DEVICE_MEMORY
+				     : 0;
 	r = r || !p->columns
 		? r
 		: report_columns_parse(p->columns, keys | AGGREGATE_RANKS | devices | flops,
@@ -445,6 +445,7 @@ static int prepare(struct report *p, struct err *e)
 	if (r)
 		return r;
 	keys |= report_columns_keys(&p->chosen) & AGGREGATE_FLOPS;
+	keys |= trace_choice_of_calls(&p->choice) ? AGGREGATE_PART : 0;
 	if (p->columns)
 		p->opts.columns = &p->chosen;
 	unsigned workers = p->graph || p->samples || p->gaps ? 0 : AGGREGATE_WORKERS;

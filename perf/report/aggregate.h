@@ -103,6 +103,9 @@ enum {
 	/* The same of what was done with memory of the CPU, and of devices. */
 	AGGREGATE_MEMORY = 1 << 20,
 	AGGREGATE_DEVICE_MEMORY = 1 << 21,
+	/* Flag of aggregate_keys: rows have the memory of the calls in theirs, too. */
+	AGGREGATE_NET_MEMORY = 1 << 22,
+	AGGREGATE_PART = 1 << 23, /* flag: of some ops only, so that rows have not */
 	/* Rows that activities, and what was done with memory, are not added to. */
 	AGGREGATE_NO_ACTIVITIES = AGGREGATE_SYMBOL | AGGREGATE_SAMPLES | AGGREGATE_SIDES,
 	/* Rows by the tensors of calls: an activity counts in that of the call that launched it,
@@ -125,6 +128,9 @@ static inline enum memory_kind memory_kind(int device_type)
  * allocated, what there was when a device's memory was at its peak (aggregate_peaks). */
 struct memory_row {
 	uint64_t allocs, allocated, frees, freed, at_peak;
+	/* AGGREGATE_NET_MEMORY: bytes allocated less those freed, also by the ops that they called;
+	 * calls nested in a call of the same row count once. */
+	int64_t net;
 };
 
 /* When most of a device's memory was allocated by a process. */
@@ -219,7 +225,8 @@ struct aggregate_totals {
 	uint64_t activities, activities_lost;
 	/* unknown: blocks that were freed of which it is not known how large they were */
 	uint64_t memory_events, device_memory_events, memory_lost, memory_unknown;
-	bool late;	  /* some process was not recorded from its start */
+	uint64_t memory_late; /* came so late that it is in no row's `net` but that of its op */
+	bool late;	      /* some process was not recorded from its start */
 	uint64_t busy_ns; /* in which devices did something, of all of them: the base of percentages
 			     of device_ns */
 };

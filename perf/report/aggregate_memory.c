@@ -236,6 +236,57 @@ static void count(struct aggregate *a, int64_t row, const struct memory_event *e
 	}
 }
 
+static bool net_push(struct aggregate_thread *t, const struct net_step *s)
+{
+	if (array_grow(&t->inside, &t->inside_room, t->ninside + 1, sizeof(*t->inside)))
+		return false;
+	t->inside[t->ninside++] = *s;
+	return true;
+}
+
+int aggregate_memory_inside(struct aggregate_thread *t, const struct op_event *ev,
+			    struct net_memory *out)
+{
+	struct net_step all = {.ns = ev->start_ns};
+	while (t->ninside && t->inside[t->ninside - 1].ns >= ev->start_ns)
+		net_add(&all.net, &t->inside[--t->ninside].net);
+	*out = all.net;
+	t->last_id = ev->id;
+	t->is_nested = ev->depth > 0;
+	if (!t->is_nested)
+		t->ninside = 0;
+	bool is_any = false;
+	for (int k = 0; k < MEMORY_KINDS; k++)
+		is_any |= all.net.of[k] != 0;
+	return !is_any || !t->is_nested || net_push(t, &all) ? 0 : -ENOMEM;
+}
+
+/* It comes behind its op, which has been added, and before the op that called that. 0 or -ENOMEM.
+ */
+static int add_net(struct aggregate *a, int64_t row, const struct memory_event *e)
+{
+	struct aggregate_thread *t = aggregate_thread_of(a, &e->of);
+	const enum memory_kind kind = memory_kind(e->device_type);
+	struct net_step s = {.ns = e->of.start_ns};
+	s.net.of[kind] = e->freed ? -(int64_t)e->bytes : (int64_t)e->bytes;
+	if (!t)
+		return -ENOMEM;
+	a->rows[row]->memory[kind].net += s.net.of[kind];
+	if (e->launch != LAUNCH_IN_OP)
+		return 0;
+	if (!e->of.id || e->of.id != t->last_id) {
+		a->totals.memory_late++;
+		return 0;
+	}
+	for (uint32_t i = t->npending; i-- > 0;) {
+		if (t->pending[i].row != (uint32_t)row)
+			continue;
+		net_add(&t->pending[i].net, &s.net);
+		break;
+	}
+	return !t->is_nested || net_push(t, &s) ? 0 : -ENOMEM;
+}
+
 int aggregate_add_memory(struct aggregate *a, const struct memory_event *e)
 {
 	if (!a->memory && !(a->memory = calloc(1, sizeof(*a->memory))))
@@ -245,6 +296,8 @@ int aggregate_add_memory(struct aggregate *a, const struct memory_event *e)
 	if (device < 0 || row == -ENOMEM)
 		return -ENOMEM;
 	count(a, row, e);
+	if (row >= 0 && add_net(a, row, e))
+		return -ENOMEM;
 	if (m->n == WINDOW && take_steps(m, WINDOW / 2))
 		return -ENOMEM;
 	if (array_grow(&m->steps, &m->room, m->n + 1, sizeof(*m->steps)))
@@ -282,9 +335,13 @@ int aggregate_memory_end(struct aggregate *a)
 	int r = m ? take_steps(m, 0) : 0;
 	if (!m || r)
 		return r;
+	const bool has_net = aggregate_keys(a) & AGGREGATE_NET_MEMORY;
 	for (size_t i = 0; i < a->row_ids.used; i++)
-		for (int k = 0; k < MEMORY_KINDS; k++)
-			a->rows[i]->memory[k].at_peak = 0;
+		for (int k = 0; k < MEMORY_KINDS; k++) {
+			struct memory_row *row = &a->rows[i]->memory[k];
+			row->at_peak = 0;
+			row->net = has_net ? row->net : 0;
+		}
 	for (size_t i = 0; i < m->npeaks; i++)
 		m->peaks[i].known = 0;
 	for (size_t i = 0; i < m->nheld; i++) {

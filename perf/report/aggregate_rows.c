@@ -47,8 +47,11 @@ static unsigned keys_of_memory(const struct aggregate *a)
 	const struct aggregate_totals *t = &a->totals;
 	if (a->keys & AGGREGATE_NO_ACTIVITIES)
 		return 0;
+	const bool has_net =
+	    t->memory_events && !t->summed && !t->memory_late && !(a->keys & AGGREGATE_PART);
 	return (t->memory_events > t->device_memory_events ? AGGREGATE_MEMORY : 0) |
-	       (t->device_memory_events ? AGGREGATE_DEVICE_MEMORY : 0);
+	       (t->device_memory_events ? AGGREGATE_DEVICE_MEMORY : 0) |
+	       (has_net ? AGGREGATE_NET_MEMORY : 0);
 }
 
 unsigned aggregate_keys(const struct aggregate *a)
@@ -286,8 +289,10 @@ void aggregate_free(struct aggregate *a)
 			histogram_free(&a->rows[i]->times);
 			free(a->rows[i]->ranks_ns);
 		}
-	for (uint32_t i = 0; i < a->threads_size; i++)
+	for (uint32_t i = 0; i < a->threads_size; i++) {
 		free(a->threads[i].pending);
+		free(a->threads[i].inside);
+	}
 	intern_free(&a->row_ids);
 	intern_free(&a->thread_ids);
 	arena_free(&a->arena);

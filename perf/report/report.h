@@ -201,7 +201,7 @@ int module_tree_json(struct json_out *j, const char *key, const struct aggregate
 
 /* The columns of the table. */
 
-enum { REPORT_COLUMNS_MAX = 48 };
+enum { REPORT_COLUMNS_MAX = 64 };
 
 /* Columns by index into the list of all. */
 struct report_columns {

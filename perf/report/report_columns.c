@@ -165,6 +165,43 @@ static const char *device_at_peak(char *out, size_t size, const struct column_ro
 	return peak_text(out, size, w->r->memory[MEMORY_DEVICES].at_peak);
 }
 
+/* Less than nothing where more was freed than allocated. */
+static const char *net_text(char *out, size_t size, const struct column_row *w, int64_t bytes)
+{
+	const int64_t of = w->opts->per_step ? bytes / (int64_t)w->opts->per_step : bytes;
+	char text[32];
+	snprintf(out, size, "%s%s", of < 0 ? "-" : "",
+		 text_bytes(text, sizeof(text), of < 0 ? -(uint64_t)of : (uint64_t)of));
+	return bytes ? out : "-";
+}
+
+static const char *self_net_text(char *out, size_t size, const struct column_row *w,
+				 enum memory_kind k)
+{
+	const struct memory_row *m = &w->r->memory[k];
+	return net_text(out, size, w, (int64_t)(m->allocated - m->freed));
+}
+
+static const char *net(char *out, size_t size, const struct column_row *w)
+{
+	return net_text(out, size, w, w->r->memory[MEMORY_CPU].net);
+}
+
+static const char *self_net(char *out, size_t size, const struct column_row *w)
+{
+	return self_net_text(out, size, w, MEMORY_CPU);
+}
+
+static const char *device_net(char *out, size_t size, const struct column_row *w)
+{
+	return net_text(out, size, w, w->r->memory[MEMORY_DEVICES].net);
+}
+
+static const char *self_device_net(char *out, size_t size, const struct column_row *w)
+{
+	return self_net_text(out, size, w, MEMORY_DEVICES);
+}
+
 static const char *thrown(char *out, size_t size, const struct column_row *w)
 {
 	return text_count(out, size, w->r->thrown);
@@ -422,6 +459,11 @@ static const struct column columns[] = {
     {"device_freed", "Device freed", AGGREGATE_DEVICE_MEMORY, false, false, 0, device_freed},
     {"device_allocs", "Device allocs", AGGREGATE_DEVICE_MEMORY, false, false, 0, device_allocs},
     {"device_peak", "At device's peak", AGGREGATE_DEVICE_MEMORY, true, false, 1, device_at_peak},
+    {"cpu_mem", "CPU Mem", AGGREGATE_NET_MEMORY, false, false, 0, net},
+    {"self_cpu_mem", "Self CPU Mem", AGGREGATE_MEMORY, false, false, 0, self_net},
+    {"device_mem", "Device Mem", AGGREGATE_NET_MEMORY, false, false, 0, device_net},
+    {"self_device_mem", "Self Device Mem", AGGREGATE_DEVICE_MEMORY, false, false, 0,
+     self_device_net},
     {"thrown", "Thrown", 0, false, false, 0, thrown},
     {"mean", "Mean", 0, true, false, 7, mean},
     {"min", "Min", 0, false, false, 0, shortest},

@@ -12,6 +12,8 @@
 enum kind {
 	WORD,	/* a const char * at `offset`, may be NULL */
 	NUMBER, /* a uint64_t at `offset` */
+	NET,	/* of the struct memory_row at `offset` */
+	SELF_NET,
 	FLOPS,
 	PHASE,
 	LINE,
@@ -90,6 +92,10 @@ static const struct field fields[] = {
     {"device_frees", AGGREGATE_DEVICE_MEMORY, AT(NUMBER, DEVICES.frees)},
     {"device_freed_bytes", AGGREGATE_DEVICE_MEMORY, AT(NUMBER, DEVICES.freed)},
     {"device_peak_bytes", AGGREGATE_DEVICE_MEMORY, AT(NUMBER, DEVICES.at_peak)},
+    {"self_memory_bytes", AGGREGATE_MEMORY, AT(SELF_NET, CPU)},
+    {"memory_bytes", AGGREGATE_NET_MEMORY, AT(NET, CPU)},
+    {"self_device_memory_bytes", AGGREGATE_DEVICE_MEMORY, AT(SELF_NET, DEVICES)},
+    {"device_memory_bytes", AGGREGATE_NET_MEMORY, AT(NET, DEVICES)},
     {"worker", AGGREGATE_WORKERS, WORKER, 0},
 };
 
@@ -118,6 +124,13 @@ static uint64_t number(const struct aggregate_row *r, const struct field *d)
 		memcpy(&n, (const char *)r + d->offset, sizeof(n));
 		return n;
 	}
+}
+
+static int64_t net_of(const struct aggregate_row *r, const struct field *d)
+{
+	struct memory_row m;
+	memcpy(&m, (const char *)r + d->offset, sizeof(m));
+	return d->kind == NET ? m.net : (int64_t)(m.allocated - m.freed);
 }
 
 /* Whether the number is not known. */
@@ -151,6 +164,10 @@ static void cell_of(struct cell *c, const struct field *d, const struct aggregat
 	if (is_unknown(r, d))
 		return;
 	switch (d->kind) {
+	case NET:
+	case SELF_NET:
+		set_number(c, "%" PRId64, net_of(r, d));
+		break;
 	case WORD:
 		memcpy(&c->text, (const char *)r + d->offset, sizeof(c->text));
 		break;

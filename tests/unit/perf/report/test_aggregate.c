@@ -505,6 +505,54 @@ static void memory_of_devices(void **state)
 	aggregate_free(a);
 }
 
+static void called(struct aggregate *a, uint64_t id, uint16_t depth, uint64_t from, uint64_t to,
+		   const struct py_stack *stack)
+{
+	struct op_event ev = sample_event(id, 0, depth, from, to);
+	ev.stack = ev.where_stack = stack;
+	assert_int_equal(aggregate_add(a, &ev), 0);
+}
+
+static void done_in(struct aggregate *a, uint64_t id, uint64_t ns, const struct py_stack *stack,
+		    bool freed, uint64_t bytes)
+{
+	struct op_event of = sample_event(id, 0, 0, ns, ns);
+	of.stack = of.where_stack = stack;
+	memory(a, of, freed, 0x1000 * id + ns, bytes, 1000);
+}
+
+/* A row has what the calls in its calls did, too; those of its own once. */
+static void memory_of_what_is_called(void **state)
+{
+	(void)state;
+	struct aggregate *a = aggregate_new();
+	const struct py_stack *x = sample_event(1, 0, 0, 0, 1).stack, *y = sample_other_stack();
+	called(a, 4, 2, 30, 40, x); /* in 3, in 2, in 1 */
+	done_in(a, 4, 35, x, false, 100);
+	called(a, 3, 1, 20, 50, y);
+	done_in(a, 3, 25, y, true, 10);
+	done_in(a, 3, 45, y, false, 5);
+	called(a, 5, 1, 60, 70, y);
+	done_in(a, 5, 65, y, false, 1000);
+	called(a, 2, 0, 10, 80, x);
+	done_in(a, 2, 75, x, true, 1);
+	called(a, 6, 0, 90, 95, y);
+	done_in(a, 6, 92, y, false, 20);
+	assert_int_equal(aggregate_end(a), 0);
+	size_t n;
+	const struct aggregate_row *const *rows = aggregate_rows(a, &n);
+	assert_int_equal(n, 2);
+	assert_int_equal(rows[0]->memory[MEMORY_CPU].net, 100 - 10 + 5 + 1000 - 1);
+	assert_int_equal(rows[1]->memory[MEMORY_CPU].net, 100 - 10 + 5 + 1000 + 20);
+	assert_true(aggregate_keys(a) & AGGREGATE_NET_MEMORY);
+	/* the caller of 3 has been added without it: sums are not told then */
+	done_in(a, 3, 46, y, false, 7);
+	assert_int_equal(aggregate_end(a), 0);
+	assert_int_equal(rows[0]->memory[MEMORY_CPU].net, 0);
+	assert_false(aggregate_keys(a) & AGGREGATE_NET_MEMORY);
+	aggregate_free(a);
+}
+
 /* What held most of it is known at the end, in whatever order it came. */
 static void the_peak_of_memory(void **state)
 {
@@ -561,6 +609,7 @@ int main(void)
 	    cmocka_unit_test(no_events_no_table),
 	    cmocka_unit_test(the_peak_of_memory),
 	    cmocka_unit_test(memory_of_devices),
+	    cmocka_unit_test(memory_of_what_is_called),
 	};
 	return unit_run(tests, NULL, NULL);
 }
