@@ -265,19 +265,18 @@ int aggregate_memory_inside(struct aggregate_thread *t, const struct op_event *e
  */
 static int add_net(struct aggregate *a, int64_t row, const struct memory_event *e)
 {
-	struct aggregate_thread *t = aggregate_thread_of(a, &e->of);
+	const struct aggregate_thread *known = aggregate_thread_known(a, &e->of);
 	const enum memory_kind kind = memory_kind(e->device_type);
 	struct net_step s = {.ns = e->of.start_ns};
 	s.net.of[kind] = e->freed ? -(int64_t)e->bytes : (int64_t)e->bytes;
-	if (!t)
-		return -ENOMEM;
 	a->rows[row]->memory[kind].net += s.net.of[kind];
 	if (e->launch != LAUNCH_IN_OP)
 		return 0;
-	if (!e->of.id || e->of.id != t->last_id) {
+	if (!known || !e->of.id || e->of.id != known->last_id) {
 		a->totals.memory_late++;
 		return 0;
 	}
+	struct aggregate_thread *t = &a->threads[known - a->threads];
 	for (uint32_t i = t->npending; i-- > 0;) {
 		if (t->pending[i].row != (uint32_t)row)
 			continue;

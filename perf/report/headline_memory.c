@@ -35,7 +35,7 @@ static void add_peak(struct headline_line *l, const struct aggregate *a,
 		headline_add(l, " of up to %s that were reserved",
 			     text_bytes(reserved, sizeof(reserved), p->reserved));
 	else if (t.late && memory_kind(p->device_type) == MEMORY_CPU)
-		headline_add(l, " of what was allocated since recording began");
+		headline_add(l, " allocated since recording began");
 	if (p->ns >= first)
 		headline_add(l, ", %s after the first op", text_ns(ns, sizeof(ns), p->ns - first));
 	if (several && p->rank1)

@@ -472,6 +472,15 @@ static void memory(struct aggregate *a, struct op_event of, bool freed, uint64_t
 	memory_of(a, 0, of, freed, address, bytes, total);
 }
 
+static void says(const struct aggregate *a, const char *what, bool yes)
+{
+	struct report_opts opts = {.all_activities = true};
+	char *text = printed(a, &opts, report_print);
+	if (yes != (strstr(text, what) != NULL))
+		fail_msg("%s in: %s", what, text);
+	free(text);
+}
+
 /* That of devices is apart, block for block. */
 static void memory_of_devices(void **state)
 {
@@ -502,6 +511,10 @@ static void memory_of_devices(void **state)
 	assert_int_equal(r[MEMORY_DEVICES].freed, 70);
 	assert_int_equal(r[MEMORY_DEVICES].at_peak, 110);
 	assert_true(aggregate_keys(a) & AGGREGATE_MEMORY);
+	aggregate_begun_late(a);
+	says(a, "peak of memory on cuda:0: 70 B of up to 1.0 KiB that were reserved\n", true);
+	says(a, "peak of memory on xpu:0: 40 B of up to 1.0 KiB that were reserved\n", true);
+	says(a, "peak of memory on cpu: 5 B allocated since recording began: 100 % ", true);
 	aggregate_free(a);
 }
 
@@ -584,6 +597,11 @@ static void the_peak_of_memory(void **state)
 	aggregate_totals(a, &t);
 	assert_int_equal(t.memory_unknown, 1);
 	assert_true(aggregate_keys(a) & AGGREGATE_MEMORY);
+	says(a, "peak of memory on cpu: 140 B: 79 % add.Tensor at train.py:40", true);
+	says(a, "allocated since recording began", false);
+	aggregate_begun_late(a);
+	says(a, "peak of memory on cpu: 140 B allocated since recording began: 79 % add.Tensor",
+	     true);
 	aggregate_free(a);
 }
 
