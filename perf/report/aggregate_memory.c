@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/block_table.h"
 #include "perf/report/internal.h"
 
 /* Events come nearly in the order of their times: those within an op when that has ended. So many
@@ -16,13 +17,6 @@ struct memory_step {
 	    number; /* row1: its index + 1, 0: none; number: in the order in which they came */
 	uint16_t device;
 	bool freed;
-};
-
-/* A block that is allocated. */
-struct held_block {
-	uint64_t address, bytes; /* bytes 0: it is free */
-	uint32_t held;
-	uint16_t device;
 };
 
 /* What a row holds of a device's memory. */
@@ -43,9 +37,7 @@ struct memory_sums {
 	struct map held_at; /* by row and device */
 	struct held_memory *held;
 	size_t nheld, held_room;
-	struct map block_at; /* by address and device */
-	struct held_block *blocks;
-	size_t nblocks, blocks_room, live;
+	struct block_table blocks; /* by address and device; tag: index in `held` */
 };
 
 void aggregate_memory_free(struct memory_sums *m)
@@ -56,9 +48,8 @@ void aggregate_memory_free(struct memory_sums *m)
 	free(m->numbers);
 	free(m->steps);
 	free(m->held);
-	free(m->blocks);
 	map_free(&m->held_at);
-	map_free(&m->block_at);
+	block_table_free(&m->blocks);
 	free(m);
 }
 
@@ -108,57 +99,28 @@ static void held_change(const struct memory_sums *m, struct held_memory *h, int6
 	h->live += (uint64_t)bytes;
 }
 
-/* Forget the places of blocks that are free. */
-static void compact(struct memory_sums *m)
+static void block_released(struct memory_sums *m, const struct block *was)
 {
-	enum { FEW = 4096 };
-	size_t n = 0;
-	if (m->nblocks < FEW || m->live > m->nblocks / 4)
-		return;
-	map_clear(&m->block_at);
-	for (size_t i = 0; i < m->nblocks; i++) {
-		if (!m->blocks[i].bytes)
-			continue;
-		m->blocks[n] = m->blocks[i];
-		map_put(&m->block_at, block_key(m->blocks[n].address, m->blocks[n].device),
-			(uint32_t)n);
-		n++;
-	}
-	m->nblocks = n;
+	if (was->bytes)
+		held_change(m, &m->held[was->tag], -(int64_t)was->bytes);
 }
 
 static int block_allocated(struct memory_sums *m, const struct memory_step *s)
 {
-	compact(m);
-	const uint64_t key = block_key(s->address, s->device);
 	struct held_memory *h = held_of(m, s->row1, s->device);
-	int64_t at = map_get(&m->block_at, key);
-	if (!h)
+	struct block was;
+	if (!h || block_table_put(&m->blocks, block_key(s->address, s->device), s->bytes,
+				  (uint64_t)(h - m->held), &was))
 		return -ENOMEM;
-	if (at < 0) {
-		if (array_grow(&m->blocks, &m->blocks_room, m->nblocks + 1, sizeof(*m->blocks)) ||
-		    map_put(&m->block_at, key, (uint32_t)m->nblocks))
-			return -ENOMEM;
-		at = (int64_t)m->nblocks++;
-		m->blocks[at].bytes = 0;
-	}
-	struct held_block *b = &m->blocks[at];
-	if (b->bytes)
-		held_change(m, &m->held[b->held], -(int64_t)b->bytes);
-	m->live += !b->bytes;
-	*b = (struct held_block){s->address, s->bytes, (uint32_t)(h - m->held), s->device};
+	block_released(m, &was);
 	held_change(m, h, (int64_t)s->bytes);
 	return 0;
 }
 
 static void block_freed(struct memory_sums *m, const struct memory_step *s)
 {
-	int64_t at = map_get(&m->block_at, block_key(s->address, s->device));
-	if (at < 0 || !m->blocks[at].bytes)
-		return;
-	held_change(m, &m->held[m->blocks[at].held], -(int64_t)m->blocks[at].bytes);
-	m->blocks[at].bytes = 0;
-	m->live--;
+	const struct block was = block_table_take(&m->blocks, block_key(s->address, s->device));
+	block_released(m, &was);
 }
 
 static int take_step(struct memory_sums *m, const struct memory_step *s)

@@ -160,8 +160,8 @@ static void many_blocks(void **state)
 		assert_true(i % 100 == 0 || blocks_freed(&b, &f));
 		assert_true(i % 100 == 0 || f.bytes == i);
 	}
-	assert_int_equal(b.live, 1000);
-	assert_true(b.n < 10000);
+	assert_int_equal(b.table.live, 1000);
+	assert_true(b.table.n < 10000);
 	for (uint64_t i = 100; i <= 100000; i += 100) {
 		struct memory_event f = {.address = i * 64, .of.start_ns = i};
 		assert_true(blocks_freed(&b, &f));
