@@ -287,7 +287,8 @@ void memory_print(FILE *f, const struct memory_event *m, uint64_t origin_ns)
 	fprintf(f, ", now %s", text_bytes(text, sizeof(text), m->total));
 	if (m->reserved)
 		fprintf(f, " of %s reserved", text_bytes(text, sizeof(text), m->reserved));
-	putc(' ', f);
+	if (m->launch == LAUNCH_IN_OP || m->launch == LAUNCH_IN_NO_OP)
+		putc(' ', f);
 	print_op(f, &m->of, m->launch);
 }
 

@@ -58,7 +58,7 @@ void activity_json(FILE *f, const struct activity *a);
 
 /* What was done with memory. */
 
-/* "0.001064 s  1234/1235  cuda:0  4.0 MiB allocated at 0x7f..., 5.0 MiB of 20.0 MiB reserved now by
+/* "0.001064 s  1234/1235  cuda:0  4.0 MiB allocated at 0x7f..., now 5.0 MiB of 20.0 MiB reserved by
  * aten::empty id:12" and the op's source line; without a newline. The time is since `origin_ns`. */
 void memory_print(FILE *f, const struct memory_event *m, uint64_t origin_ns);
 

@@ -259,13 +259,10 @@ static int put_activity(void *arg, const struct export_activity *a, const struct
 	return 0;
 }
 
-/* As torch.profiler has it, and what is allocated as a counter of the process. */
-static void put_memory(struct chrome *c, const struct memory_event *m)
+/* As torch.profiler has it. */
+static void put_block(struct chrome *c, const struct memory_event *m)
 {
 	const int64_t bytes = (int64_t)m->bytes;
-	char name[64], device[32];
-	if (!bytes)
-		return;
 	begin(c, "i", m->of.pid, m->of.tid);
 	put_ts(c, m->of.start_ns);
 	json_text(&c->j, "s", "t");
@@ -284,6 +281,12 @@ static void put_memory(struct chrome *c, const struct memory_event *m)
 		json_u64(&c->j, "op_id", m->of.id);
 	json_close(&c->j, '}');
 	json_close(&c->j, '}');
+}
+
+/* What is allocated, as a counter of the process. */
+static void put_counter(struct chrome *c, const struct memory_event *m)
+{
+	char name[64], device[32];
 	begin(c, "C", m->of.pid, m->of.pid);
 	put_ts(c, m->of.start_ns);
 	snprintf(name, sizeof(name), "memory of %s",
@@ -295,6 +298,14 @@ static void put_memory(struct chrome *c, const struct memory_event *m)
 		json_u64(&c->j, "reserved", m->reserved);
 	json_close(&c->j, '}');
 	json_close(&c->j, '}');
+}
+
+static void put_memory(struct chrome *c, const struct memory_event *m)
+{
+	if (!m->bytes)
+		return;
+	put_block(c, m);
+	put_counter(c, m);
 }
 
 static int add_event(struct chrome *c, const struct op_event *ev)
