@@ -127,6 +127,10 @@ static int take_item(struct report *p, const struct trace_item *item)
 		break;
 	case TRACE_MEMORY:
 		return p->samples ? 0 : aggregate_add_memory(p->sum, &item->memory);
+	case TRACE_PROCESS:
+		if (!item->process.whole)
+			aggregate_begun_late(p->sum);
+		break;
 	case TRACE_MEMORY_LOST:
 		aggregate_memory_lost(p->sum, item->lost.count);
 		break;
@@ -445,7 +449,8 @@ static int prepare(struct report *p, struct err *e)
 		: report_parse_percent(p->percent_limit, &p->opts.percent_limit, e);
 	const unsigned flops = p->sides || p->samples || p->gaps || p->graph ? 0 : AGGREGATE_FLOPS;
 	const unsigned devices = flops && !(keys & AGGREGATE_NO_ACTIVITIES)
-				     ? AGGREGATE_ACTIVITIES | AGGREGATE_MEMORY
+				     ? AGGREGATE_ACTIVITIES | AGGREGATE_MEMORY |
+					   AGGREGATE_NET_MEMORY | AGGREGATE_DEVICE_MEMORY
 				     : 0;
 	r = r || !p->columns
 		? r
@@ -454,6 +459,7 @@ static int prepare(struct report *p, struct err *e)
 	if (r)
 		return r;
 	keys |= report_columns_keys(&p->chosen) & AGGREGATE_FLOPS;
+	keys |= trace_choice_of_calls(&p->choice) ? AGGREGATE_PART : 0;
 	if (p->columns)
 		p->opts.columns = &p->chosen;
 	unsigned workers = p->graph || p->samples || p->gaps ? 0 : AGGREGATE_WORKERS;

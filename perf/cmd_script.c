@@ -22,7 +22,7 @@ static void on_interrupt(int sig)
 }
 
 /* What is printed, if not all. */
-enum { ONLY_OPS, ONLY_SAMPLES, ONLY_ACTIVITIES, ALL = -1 };
+enum { ONLY_OPS, ONLY_SAMPLES, ONLY_ACTIVITIES, ONLY_MEMORY, ALL = -1 };
 
 struct script {
 	const char *path;
@@ -73,6 +73,15 @@ static void print_activity(const struct script *s, const struct activity *a)
 	putc('\n', stdout);
 }
 
+static void print_memory(const struct script *s, const struct memory_event *m)
+{
+	if (s->format == 0)
+		memory_print(stdout, m, s->origin_ns);
+	else
+		memory_json(stdout, m);
+	putc('\n', stdout);
+}
+
 static void print_collective(const struct script *s, const struct trace_item *item)
 {
 	if (item->type != TRACE_EVENT)
@@ -95,6 +104,7 @@ static bool is_shown(const struct script *s, const struct trace_item *item)
 	return item->type == TRACE_EVENT      ? s->only == ALL || s->only == ONLY_OPS
 	       : item->type == TRACE_SAMPLE   ? s->only == ALL || s->only == ONLY_SAMPLES
 	       : item->type == TRACE_ACTIVITY ? s->only == ALL || s->only == ONLY_ACTIVITIES
+	       : item->type == TRACE_MEMORY   ? s->only == ONLY_MEMORY
 					      : false;
 }
 
@@ -110,6 +120,8 @@ static int print_item(struct script *s, const struct trace_item *item, struct er
 		print_sample(s, &item->sample);
 	else if (item->type == TRACE_ACTIVITY)
 		print_activity(s, &item->activity);
+	else if (item->type == TRACE_MEMORY)
+		print_memory(s, &item->memory);
 	else if (s->format == 0)
 		r = event_print(s->printer, &item->event);
 	else
@@ -171,7 +183,7 @@ static int script(struct script *s)
 int cmd_script(int argc, char **argv)
 {
 	static const char *const formats[] = {"text", "jsonl", NULL};
-	static const char *const kinds[] = {"ops", "samples", "activities", NULL};
+	static const char *const kinds[] = {"ops", "samples", "activities", "memory", NULL};
 	struct script s = {.path = "ditrace.data", .only = ALL};
 	const struct option_def options[] = {
 	    {0, "format", OPTION_CHOICE, &s.format, "FORMAT",
@@ -180,7 +192,9 @@ int cmd_script(int argc, char **argv)
 	     "jsonl: behind an event its statistics, an object of their own", NULL},
 	    QUERY_OPTIONS(s.choice),
 	    {0, "only", OPTION_CHOICE, &s.only, "KIND",
-	     "only the ops, samples or activities: what devices did", kinds},
+	     "only the ops, samples, activities (what devices did) or memory, which is shown so "
+	     "alone",
+	     kinds},
 	    {0, "collectives", OPTION_FLAG, &s.only_collectives, NULL,
 	     "a line for each call of torch.distributed, numbered in its group", NULL},
 	    {'n', "limit", OPTION_POSITIVE, &s.limit, "N", "show the first N events", NULL},

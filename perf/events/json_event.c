@@ -256,6 +256,19 @@ void json_event(FILE *f, const struct op_event *ev)
 	json_close(&j, '}');
 }
 
+/* The op during which something was launched or done. */
+static void put_of(struct json_out *j, const struct op_event *of, enum activity_launch launch)
+{
+	json_i64(j, "pid", of->pid);
+	put_id(j, "tid", (uint64_t)of->tid);
+	json_text(j, "launch", activity_launch_names[launch]);
+	json_text(j, "op", of->op ? of->op->name : NULL);
+	put_id(j, "op_id", of->id);
+	json_text(j, "phase", of->op ? op_phase_names[of->phase] : NULL);
+	put_stack(j, "stack", of->where_stack);
+	put_stack(j, "backward_of", of->backward_of);
+}
+
 void activity_json(FILE *f, const struct activity *a)
 {
 	struct json_out j = {.f = f};
@@ -272,14 +285,22 @@ void activity_json(FILE *f, const struct activity *a)
 	if (known(&j, "bytes", a->kind == ACTIVITY_KERNEL))
 		json_u64(&j, "bytes", a->bytes);
 	json_bool(&j, "in_graph", a->in_graph);
-	json_i64(&j, "pid", a->of.pid);
-	put_id(&j, "tid", (uint64_t)a->of.tid);
-	json_text(&j, "launch", activity_launch_names[a->launch]);
-	json_text(&j, "op", a->of.op ? a->of.op->name : NULL);
-	put_id(&j, "op_id", a->of.id);
-	json_text(&j, "phase", a->of.op ? op_phase_names[a->of.phase] : NULL);
-	put_stack(&j, "stack", a->of.where_stack);
-	put_stack(&j, "backward_of", a->of.backward_of);
+	put_of(&j, &a->of, a->launch);
+	json_close(&j, '}');
+}
+
+void memory_json(FILE *f, const struct memory_event *m)
+{
+	struct json_out j = {.f = f};
+	json_open(&j, NULL, '{');
+	json_text(&j, "memory", m->freed ? "freed" : "allocated");
+	json_u64(&j, "time_ns", m->of.start_ns);
+	put_device(&j, "device", m->device_type, m->device_index);
+	json_u64(&j, "address", m->address);
+	put_id(&j, "bytes", m->bytes);
+	json_u64(&j, "total", m->total);
+	put_id(&j, "reserved", m->reserved);
+	put_of(&j, &m->of, m->launch);
 	json_close(&j, '}');
 }
 

@@ -230,6 +230,22 @@ static void print_moment(FILE *f, uint64_t ns, uint64_t origin_ns)
 	fprintf(f, "%" PRIu64 ".%06" PRIu64 " s", ns / 1000000000, ns % 1000000000 / 1000);
 }
 
+/* During which op it was done or launched. */
+static void print_op(FILE *f, const struct op_event *of, enum activity_launch launch)
+{
+	if (launch != LAUNCH_IN_OP) {
+		fputs(launch == LAUNCH_IN_NO_OP ? " in no op" : ", op not known", f);
+		return;
+	}
+	fputs(" by ", f);
+	text_print_safe(f, of->op->name);
+	if (of->phase != PHASE_FORWARD)
+		fprintf(f, " (%s)", op_phase_names[of->phase]);
+	if (of->id)
+		fprintf(f, " id:%" PRIu64, of->id);
+	print_where(f, of);
+}
+
 static void print_launch(FILE *f, const struct activity *a)
 {
 	char delay[32];
@@ -241,17 +257,7 @@ static void print_launch(FILE *f, const struct activity *a)
 	if (a->launched_ns && a->launched_ns <= a->of.start_ns)
 		fprintf(f, " %s before",
 			text_ns(delay, sizeof(delay), a->of.start_ns - a->launched_ns));
-	if (a->launch != LAUNCH_IN_OP) {
-		fputs(a->launch == LAUNCH_IN_NO_OP ? " in no op" : ", op not known", f);
-		return;
-	}
-	fputs(" by ", f);
-	text_print_safe(f, a->of.op->name);
-	if (a->of.phase != PHASE_FORWARD)
-		fprintf(f, " (%s)", op_phase_names[a->of.phase]);
-	if (a->of.id)
-		fprintf(f, " id:%" PRIu64, a->of.id);
-	print_where(f, &a->of);
+	print_op(f, &a->of, a->launch);
 }
 
 void activity_print(FILE *f, const struct activity *a, uint64_t origin_ns)
@@ -267,6 +273,23 @@ void activity_print(FILE *f, const struct activity *a, uint64_t origin_ns)
 	if (a->in_graph)
 		fputs("  in a graph", f);
 	print_launch(f, a);
+}
+
+void memory_print(FILE *f, const struct memory_event *m, uint64_t origin_ns)
+{
+	char text[32];
+	print_moment(f, m->of.start_ns, origin_ns);
+	fprintf(f, "  %" PRId32 "/%" PRId32 "  %s  ", m->of.pid, m->of.tid,
+		names_device(text, sizeof(text), m->device_type, m->device_index));
+	fprintf(f, "%s %s at %#" PRIx64,
+		m->bytes ? text_bytes(text, sizeof(text), m->bytes) : "a block of unknown size",
+		m->freed ? "freed" : "allocated", m->address);
+	fprintf(f, ", now %s", text_bytes(text, sizeof(text), m->total));
+	if (m->reserved)
+		fprintf(f, " of %s reserved", text_bytes(text, sizeof(text), m->reserved));
+	if (m->launch == LAUNCH_IN_OP || m->launch == LAUNCH_IN_NO_OP)
+		putc(' ', f);
+	print_op(f, &m->of, m->launch);
 }
 
 static void print_stack(FILE *f, const struct py_stack *s)

@@ -56,6 +56,17 @@ void activity_print(FILE *f, const struct activity *a, uint64_t origin_ns);
  * stack and backward_of as in json_event. */
 void activity_json(FILE *f, const struct activity *a);
 
+/* What was done with memory. */
+
+/* "0.001064 s  1234/1235  cuda:0  4.0 MiB allocated at 0x7f..., now 5.0 MiB of 20.0 MiB reserved by
+ * aten::empty id:12" and the op's source line; without a newline. The time is since `origin_ns`. */
+void memory_print(FILE *f, const struct memory_event *m, uint64_t origin_ns);
+
+/* One JSON object without a newline: memory ("allocated" or "freed"), time_ns, pid, tid, device,
+ * address, bytes (null: not known), total (what of the device's memory is allocated then),
+ * reserved (null: not known), launch, op, op_id, phase, stack, backward_of as in activity_json. */
+void memory_json(FILE *f, const struct memory_event *m);
+
 /* The source line of a call, as tables show it. */
 
 enum { WHERE_TEXT_MAX = 2048 };

@@ -8,6 +8,7 @@
 #include "perf/export/export.h"
 #include "perf/export/internal.h"
 #include "perf/report/call_tree.h"
+#include "symbolizer/event/names.h"
 
 /* Tracks of what is of no thread alone: steps, the modules of each thread, and streams of devices,
  * each device being a process. Threads and processes of Linux have ids below 2^22. */
@@ -258,6 +259,55 @@ static int put_activity(void *arg, const struct export_activity *a, const struct
 	return 0;
 }
 
+/* As torch.profiler has it. */
+static void put_block(struct chrome *c, const struct memory_event *m)
+{
+	const int64_t bytes = (int64_t)m->bytes;
+	begin(c, "i", m->of.pid, m->of.tid);
+	put_ts(c, m->of.start_ns);
+	json_text(&c->j, "s", "t");
+	json_text(&c->j, "cat", "cpu_instant_event");
+	json_text(&c->j, "name", "[memory]");
+	json_open(&c->j, "args", '{');
+	json_i64(&c->j, "Device Type", m->device_type);
+	json_i64(&c->j, "Device Id", m->device_index);
+	json_u64(&c->j, "Addr", m->address);
+	json_i64(&c->j, "Bytes", m->freed ? -bytes : bytes);
+	json_u64(&c->j, "Total Allocated", m->total);
+	json_u64(&c->j, "Total Reserved", m->reserved);
+	if (m->of.op)
+		json_text(&c->j, "op", m->of.op->name);
+	if (m->of.id)
+		json_u64(&c->j, "op_id", m->of.id);
+	json_close(&c->j, '}');
+	json_close(&c->j, '}');
+}
+
+/* What is allocated, as a counter of the process. */
+static void put_counter(struct chrome *c, const struct memory_event *m)
+{
+	char name[64], device[32];
+	begin(c, "C", m->of.pid, m->of.pid);
+	put_ts(c, m->of.start_ns);
+	snprintf(name, sizeof(name), "memory of %s",
+		 names_device(device, sizeof(device), m->device_type, m->device_index));
+	json_text(&c->j, "name", name);
+	json_open(&c->j, "args", '{');
+	json_u64(&c->j, "allocated", m->total);
+	if (m->reserved)
+		json_u64(&c->j, "reserved", m->reserved);
+	json_close(&c->j, '}');
+	json_close(&c->j, '}');
+}
+
+static void put_memory(struct chrome *c, const struct memory_event *m)
+{
+	if (!m->bytes)
+		return;
+	put_block(c, m);
+	put_counter(c, m);
+}
+
 static int add_event(struct chrome *c, const struct op_event *ev)
 {
 	if (ev->start_ns < c->first_ns)
@@ -327,6 +377,10 @@ static int put_item(void *arg, const struct trace_item *item)
 	else if (item->type == TRACE_TARGET)
 		put_name(c, "process_name", item->target.pid, item->target.pid,
 			 item->target.argv[0] ? item->target.argv : item->target.comm);
+	else if (item->type == TRACE_MEMORY)
+		put_memory(c, &item->memory);
+	else if (item->type == TRACE_MEMORY_LOST)
+		put_lost(c, item->lost.time_ns, item->lost.count, "allocations or frees");
 	else if (item->type == TRACE_LOST)
 		put_lost(c, item->lost.time_ns, item->lost.count, "events");
 	else if (item->type == TRACE_SAMPLES_LOST)

@@ -12,6 +12,7 @@
 #include "perf/export/export.h"
 #include "perf/export/internal.h"
 #include "perf/report/call_tree.h"
+#include "symbolizer/event/names.h"
 
 /* Numbers of fields. */
 enum {
@@ -29,17 +30,20 @@ enum {
 	TRACK_PROCESS = 3,
 	TRACK_THREAD = 4,
 	TRACK_PARENT = 5,
+	TRACK_COUNTER = 8,
 	PROCESS_PID = 1,
 	PROCESS_NAME = 6,
 	THREAD_PID = 1,
 	THREAD_TID = 2,
 	THREAD_NAME = 5,
+	COUNTER_UNIT = 3,
 
 	EVENT_CATEGORY = 3,
 	EVENT_ANNOTATION = 4,
 	EVENT_TYPE = 9,
 	EVENT_NAME = 10,
 	EVENT_TRACK = 11,
+	EVENT_COUNTER = 30,
 	EVENT_FLOW = 47,
 	EVENT_FLOW_END = 48,
 	ANNOTATION_NAME = 1,
@@ -54,7 +58,8 @@ enum {
 	INTERNED_TEXT = 2,
 };
 
-enum { SLICE_BEGIN = 1, SLICE_END = 2 };
+enum { SLICE_BEGIN = 1, SLICE_END = 2, COUNTER = 4 };
+enum { UNIT_BYTES = 3 };
 enum { STATE_CLEARED = 1, STATE_NEEDED = 2 };
 enum { SEQUENCE = 1 };
 
@@ -193,7 +198,15 @@ static void end_packet(struct perfetto *x)
 }
 
 /* Tracks by what they are of. */
-enum track_kind { OF_PROCESS = 1, OF_THREAD, OF_STEPS, OF_MODULES, OF_DEVICE, OF_STREAM };
+enum track_kind {
+	OF_PROCESS = 1,
+	OF_THREAD,
+	OF_STEPS,
+	OF_MODULES,
+	OF_DEVICE,
+	OF_STREAM,
+	OF_MEMORY
+};
 
 /* Small numbers take few bytes. */
 static uint64_t track_uuid(struct perfetto *x, enum track_kind kind, int32_t pid, int32_t tid,
@@ -241,6 +254,10 @@ static uint64_t describe_below(struct perfetto *x, uint64_t parent, enum track_k
 	put_int(&x->event, TRACK_UUID, uuid);
 	put_text(&x->event, TRACK_NAME, name);
 	put_int(&x->event, TRACK_PARENT, parent);
+	if (kind == OF_MEMORY) {
+		put_int(&x->inner, COUNTER_UNIT, UNIT_BYTES);
+		put_message(&x->event, TRACK_COUNTER, &x->inner);
+	}
 	put_message(&x->packet, PACKET_TRACK, &x->event);
 	end_packet(x);
 	return uuid;
@@ -430,6 +447,29 @@ static int put_activity(void *arg, const struct export_activity *a, const struct
 	return x->packet.failed ? -ENOMEM : 0;
 }
 
+static void put_bytes_of(struct perfetto *x, const struct memory_event *m, const char *what,
+			 uint64_t bytes)
+{
+	char name[64], device[32];
+	const int32_t which =
+	    (uint8_t)m->device_type << 16 | (uint8_t)m->device_index << 8 | what[0];
+	snprintf(name, sizeof(name), "memory of %s, %s",
+		 names_device(device, sizeof(device), m->device_type, m->device_index), what);
+	uint64_t track =
+	    describe_below(x, track_of_process(x, m->of.pid), OF_MEMORY, m->of.pid, which, name);
+	put_int(&x->event, EVENT_TYPE, COUNTER);
+	put_int(&x->event, EVENT_TRACK, track);
+	put_int(&x->event, EVENT_COUNTER, bytes);
+	end_event(x, m->of.start_ns);
+}
+
+static void put_memory(struct perfetto *x, const struct memory_event *m)
+{
+	put_bytes_of(x, m, "allocated", m->total);
+	if (m->reserved)
+		put_bytes_of(x, m, "reserved", m->reserved);
+}
+
 static int add_event(struct perfetto *x, const struct op_event *ev)
 {
 	if (ev->start_ns < x->first_ns)
@@ -448,7 +488,9 @@ static int put_item(void *arg, const struct trace_item *item)
 		return -ENOMEM;
 	if (item->type == TRACE_ACTIVITY && export_activities_add(&x->activities, &item->activity))
 		return -ENOMEM;
-	if (item->type == TRACE_THREAD && item->thread.name[0])
+	if (item->type == TRACE_MEMORY)
+		put_memory(x, &item->memory);
+	else if (item->type == TRACE_THREAD && item->thread.name[0])
 		describe(x, OF_THREAD, item->thread.pid, item->thread.tid, item->thread.name, true);
 	else if (item->type == TRACE_TARGET)
 		describe(x, OF_PROCESS, t->pid, 0, t->argv[0] ? t->argv : t->comm, true);

@@ -36,6 +36,9 @@ static const char tables[] =
     " name INTEGER, start_ns INTEGER, end_ns INTEGER, launched_ns INTEGER, bytes INTEGER,"
     " in_graph INTEGER, launch TEXT, op INTEGER, event INTEGER, phase TEXT, stack INTEGER,"
     " where_frame INTEGER, backward_of_frame INTEGER);"
+    "CREATE TABLE memory (time_ns INTEGER, pid INTEGER, tid INTEGER, device TEXT, address INTEGER,"
+    " bytes INTEGER, freed INTEGER, allocated INTEGER, reserved INTEGER, launch TEXT, op INTEGER,"
+    " event INTEGER, phase TEXT, stack INTEGER, where_frame INTEGER, backward_of_frame INTEGER);"
     "CREATE TABLE builds (file TEXT, build_id TEXT);"
     "CREATE VIEW sampled AS SELECT s.time_ns, s.pid, s.tid, s.weight, coalesce(o.name, s.no_op) AS"
     " op, s.phase, s.in_kernel, s.mismatched, f.file, f.line, f.function, f.text,"
@@ -62,6 +65,8 @@ static const char indices[] = "CREATE INDEX events_op ON events (op);"
 			      "CREATE INDEX events_forward ON events (forward_id);"
 			      "CREATE INDEX activities_event ON activities (event);"
 			      "CREATE INDEX activities_start ON activities (start_ns);"
+			      "CREATE INDEX memory_event ON memory (event);"
+			      "CREATE INDEX memory_time ON memory (time_ns);"
 			      "COMMIT;";
 
 enum insert {
@@ -75,6 +80,7 @@ enum insert {
 	SAMPLE,
 	NAME,
 	ACTIVITY,
+	MEMORY,
 	BUILD,
 	INSERTS
 };
@@ -92,6 +98,7 @@ static const char *const inserts[INSERTS] = {
     [NAME] = "INSERT INTO activity_names VALUES (?, ?)",
     [ACTIVITY] = "INSERT INTO activities VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
 		 "?, ?)",
+    [MEMORY] = "INSERT INTO memory VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     [BUILD] = "INSERT INTO builds VALUES (?, ?)",
 };
 
@@ -110,7 +117,7 @@ struct database {
 	sqlite3_stmt *row; /* the row being filled */
 	int column;
 	int error; /* the first error, -errno */
-	uint64_t samples_lost, activities_lost;
+	uint64_t samples_lost, activities_lost, memory_lost;
 };
 
 static int code_of(int rc)
@@ -344,35 +351,60 @@ static int64_t name_id(struct database *d, const char *name)
 	return id;
 }
 
-static void put_launch(struct database *d, const struct activity *a)
+/* The op during which something was launched or done: what its row refers to, before that begins,
+ * and its columns. */
+static void put_refs(struct database *d, const struct op_event *of)
 {
-	const struct py_frame *where = py_stack_where(a->of.where_stack);
-	const struct py_frame *of = py_stack_where(a->of.backward_of);
-	put_text(d, activity_launch_names[a->launch]);
-	if (a->of.op)
-		put_int(d, a->of.op->id);
+	const struct py_frame *where = py_stack_where(of->where_stack);
+	const struct py_frame *forward = py_stack_where(of->backward_of);
+	if (of->op)
+		put_op(d, of->op);
+	put_stack(d, of->stack);
+	if (where)
+		put_frame(d, where);
+	if (forward)
+		put_frame(d, forward);
+}
+
+static void put_launch(struct database *d, const struct op_event *of, enum activity_launch launch)
+{
+	const struct py_frame *where = py_stack_where(of->where_stack);
+	const struct py_frame *forward = py_stack_where(of->backward_of);
+	put_text(d, activity_launch_names[launch]);
+	if (of->op)
+		put_int(d, of->op->id);
 	else
 		d->column++;
-	put_known(d, a->of.id);
-	put_text(d, a->of.op ? op_phase_names[a->of.phase] : NULL);
-	put_known(d, a->of.stack ? (uint64_t)a->of.stack->id + 1 : 0);
+	put_known(d, of->id);
+	put_text(d, of->op ? op_phase_names[of->phase] : NULL);
+	put_known(d, of->stack ? (uint64_t)of->stack->id + 1 : 0);
 	put_known(d, where ? (uint64_t)where->id + 1 : 0);
-	put_known(d, of ? (uint64_t)of->id + 1 : 0);
+	put_known(d, forward ? (uint64_t)forward->id + 1 : 0);
+}
+
+static void put_memory(struct database *d, const struct memory_event *m)
+{
+	char device[32];
+	put_refs(d, &m->of);
+	row(d, MEMORY);
+	put_int(d, (int64_t)m->of.start_ns);
+	put_int(d, m->of.pid);
+	put_known(d, (uint64_t)m->of.tid);
+	put_text(d, names_device(device, sizeof(device), m->device_type, m->device_index));
+	put_int(d, (int64_t)m->address);
+	put_known(d, m->bytes);
+	put_int(d, m->freed);
+	put_int(d, (int64_t)m->total);
+	put_known(d, m->reserved);
+	put_launch(d, &m->of, m->launch);
+	done(d);
 }
 
 static void put_activity(struct database *d, const struct activity *a)
 {
-	const struct py_frame *where = py_stack_where(a->of.where_stack);
-	const struct py_frame *of = py_stack_where(a->of.backward_of);
 	char device[32];
 	int64_t name = name_id(d, a->name);
-	if (a->of.op)
-		put_op(d, a->of.op);
-	put_stack(d, a->of.stack);
-	if (where)
-		put_frame(d, where);
-	if (of)
-		put_frame(d, of);
+	put_refs(d, &a->of);
 	row(d, ACTIVITY);
 	put_int(d, a->of.pid);
 	put_known(d, (uint64_t)a->of.tid);
@@ -388,7 +420,7 @@ static void put_activity(struct database *d, const struct activity *a)
 	else
 		put_int(d, (int64_t)a->bytes);
 	put_int(d, a->in_graph);
-	put_launch(d, a);
+	put_launch(d, &a->of, a->launch);
 	done(d);
 }
 
@@ -460,6 +492,10 @@ static int put_item(void *arg, const struct trace_item *item)
 		put_sample(d, &item->sample);
 	else if (item->type == TRACE_ACTIVITY)
 		put_activity(d, &item->activity);
+	else if (item->type == TRACE_MEMORY)
+		put_memory(d, &item->memory);
+	else if (item->type == TRACE_MEMORY_LOST)
+		d->memory_lost += item->lost.count;
 	else if (item->type == TRACE_ACTIVITIES_LOST)
 		d->activities_lost += item->lost.count;
 	else if (item->type == TRACE_SAMPLES_LOST)
@@ -518,6 +554,7 @@ static int fill(struct database *d, struct export_in *in, struct err *e)
 	put_meta(d, "summed", trace_query_summed(in->query));
 	put_meta(d, "samples_lost", d->samples_lost);
 	put_meta(d, "activities_lost", d->activities_lost);
+	put_meta(d, "memory_lost", d->memory_lost);
 	if (!d->error)
 		check(d, sqlite3_exec(d->db, indices, NULL, NULL, NULL));
 	return r;

@@ -34,6 +34,7 @@ static void compact(struct aggregate *a, struct aggregate_thread *t)
 		uint32_t at = a->merged[p.row];
 		if (at >= run && at < kept && t->pending[at].row == p.row) {
 			t->pending[at].ns += p.ns;
+			net_add(&t->pending[at].net, &p.net);
 			continue;
 		}
 		a->merged[p.row] = kept;
@@ -56,30 +57,36 @@ static int push(struct aggregate *a, struct aggregate_thread *t, struct pending 
 	return 0;
 }
 
-/* Calls of the same row inside this one are already part of its duration: subtract them from the
- * row's total. The other pending calls move up to this op's depth. */
-static int nest(struct aggregate *a, struct aggregate_thread *t, uint32_t id, uint16_t depth,
-		uint64_t ns)
+/* Calls of the same row inside this one are already part of what it has: subtract them from the
+ * row's sums. The other pending calls move up to this op's depth. */
+static int nest(struct aggregate *a, struct aggregate_thread *t, uint16_t depth,
+		struct pending call)
 {
+	struct aggregate_row *row = a->rows[call.row];
 	uint32_t from = t->npending, kept;
 	while (from && t->pending[from - 1].depth > depth)
 		from--;
 	kept = from;
 	for (uint32_t i = from; i < t->npending; i++) {
 		struct pending p = t->pending[i];
-		if (p.row == id) {
-			a->rows[id]->total_ns -= p.ns;
+		if (p.row == call.row) {
+			row->total_ns -= p.ns;
+			for (int k = 0; k < MEMORY_KINDS; k++)
+				row->memory[k].net -= p.net.of[k];
 			continue;
 		}
 		p.depth = depth;
 		t->pending[kept++] = p;
 	}
 	t->npending = kept;
+	for (int k = 0; k < MEMORY_KINDS; k++)
+		row->memory[k].net += call.net.of[k];
 	if (depth == 0) {
 		t->npending = 0;
 		return 0;
 	}
-	return push(a, t, (struct pending){.row = id, .depth = depth, .ns = ns});
+	call.depth = depth;
+	return push(a, t, call);
 }
 
 /* The time in the call, less compilations in it, which are none of the time of what runs. */
@@ -215,7 +222,9 @@ int aggregate_add(struct aggregate *a, const struct op_event *ev)
 		aggregate_call_ended(a, ev->id, (uint32_t)id);
 	if (a->keys & AGGREGATE_FLOPS)
 		count_flops(t, a->rows[id], ev);
-	return r ? r : nest(a, t, (uint32_t)id, ev->depth, ns);
+	struct pending call = {.row = (uint32_t)id, .ns = ns};
+	r = r ? r : aggregate_memory_inside(t, ev, &call.net);
+	return r ? r : nest(a, t, ev->depth, call);
 }
 
 static void count_sum(struct aggregate *a, struct aggregate_row *row, const struct op_sum *s)

@@ -100,8 +100,12 @@ enum {
 	/* Flag of aggregate_keys: activities were added, and rows have the time of devices. */
 	AGGREGATE_ACTIVITIES = 1 << 19,
 	AGGREGATE_SYMBOL = 1 << 12, /* samples: the innermost native frame and its file */
-	/* The same of what was done with memory. */
+	/* The same of what was done with memory of the CPU, and of devices. */
 	AGGREGATE_MEMORY = 1 << 20,
+	AGGREGATE_DEVICE_MEMORY = 1 << 21,
+	/* Flag of aggregate_keys: rows have the memory of the calls in theirs, too. */
+	AGGREGATE_NET_MEMORY = 1 << 22,
+	AGGREGATE_PART = 1 << 23, /* flag: of some ops only, so that rows have not */
 	/* Rows that activities, and what was done with memory, are not added to. */
 	AGGREGATE_NO_ACTIVITIES = AGGREGATE_SYMBOL | AGGREGATE_SAMPLES | AGGREGATE_SIDES,
 	/* Rows by the tensors of calls: an activity counts in that of the call that launched it,
@@ -112,11 +116,21 @@ enum {
 /* Of a row of activities: the op is known, but (AGGREGATE_TENSORS) not which call of it. */
 enum { AGGREGATE_NO_CALL = LAUNCH_NO_THREAD + 1 };
 
-/* Bytes that the calls of a row allocated and freed themselves, in so many blocks, of all devices;
- * and of what they allocated, what there was when a device's memory was at its peak
- * (aggregate_peaks). */
+/* Whose memory it is; that of several devices is added up. */
+enum memory_kind { MEMORY_CPU, MEMORY_DEVICES, MEMORY_KINDS };
+
+static inline enum memory_kind memory_kind(int device_type)
+{
+	return device_type ? MEMORY_DEVICES : MEMORY_CPU;
+}
+
+/* Bytes that the calls of a row allocated and freed themselves, in so many blocks; and of what they
+ * allocated, what there was when a device's memory was at its peak (aggregate_peaks). */
 struct memory_row {
 	uint64_t allocs, allocated, frees, freed, at_peak;
+	/* AGGREGATE_NET_MEMORY: bytes allocated less those freed, also by the ops that they called;
+	 * calls nested in a call of the same row count once. */
+	int64_t net;
 };
 
 /* When most of a device's memory was allocated by a process. */
@@ -125,8 +139,9 @@ struct memory_peak {
 	uint32_t rank1;
 	int8_t device_type, device_index; /* c10::DeviceType */
 	uint64_t bytes, ns;
-	uint64_t known; /* of these, bytes of blocks of which the allocation was added */
-	uint64_t late;	/* events that came too late: the peak may have been another */
+	uint64_t reserved; /* the most that its allocator had; 0: not known */
+	uint64_t known;	   /* of these, bytes of blocks of which the allocation was added */
+	uint64_t late;	   /* events that came too late: the peak may have been another */
 };
 
 /* Calls with equal keys. Fields that are not keys are NULL or 0. The source line is that of
@@ -160,7 +175,7 @@ struct aggregate_row {
 	/* What devices did that was launched by these calls themselves, and for how long, each by
 	 * itself: what ran at the same time counts several times. Not part of the times above. */
 	uint64_t activities, device_ns;
-	struct memory_row memory;
+	struct memory_row memory[MEMORY_KINDS];
 	uint8_t phase;	/* enum op_phase */
 	uint8_t launch; /* enum activity_launch, or AGGREGATE_NO_CALL: not LAUNCH_IN_OP of a row
 			   that has activities only, of which no op is known, or no call */
@@ -209,7 +224,9 @@ struct aggregate_totals {
 	uint64_t workers_ns; /* observed time of these */
 	uint64_t activities, activities_lost;
 	/* unknown: blocks that were freed of which it is not known how large they were */
-	uint64_t memory_events, memory_lost, memory_unknown;
+	uint64_t memory_events, device_memory_events, memory_lost, memory_unknown;
+	uint64_t memory_late; /* came so late that it is in no row's `net` but that of its op */
+	bool late;	      /* some process was not recorded from its start */
 	uint64_t busy_ns; /* in which devices did something, of all of them: the base of percentages
 			     of device_ns */
 };
@@ -254,6 +271,10 @@ int aggregate_add_activity(struct aggregate *a, const struct activity *activity)
  */
 int aggregate_add_memory(struct aggregate *a, const struct memory_event *m);
 void aggregate_memory_lost(struct aggregate *a, uint64_t count);
+
+/* What is recorded of a process began later than the process: of the CPU's memory what was
+ * allocated before is not known. */
+void aggregate_begun_late(struct aggregate *a);
 
 /* The peaks of all devices of all processes, *n of them, as of the last aggregate_end. NULL: there
  * are none. */

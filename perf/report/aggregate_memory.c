@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/block_table.h"
 #include "perf/report/internal.h"
 
 /* Events come nearly in the order of their times: those within an op when that has ended. So many
@@ -16,13 +17,6 @@ struct memory_step {
 	    number; /* row1: its index + 1, 0: none; number: in the order in which they came */
 	uint16_t device;
 	bool freed;
-};
-
-/* A block that is allocated. */
-struct held_block {
-	uint64_t address, bytes; /* bytes 0: it is free */
-	uint32_t held;
-	uint16_t device;
 };
 
 /* What a row holds of a device's memory. */
@@ -43,9 +37,7 @@ struct memory_sums {
 	struct map held_at; /* by row and device */
 	struct held_memory *held;
 	size_t nheld, held_room;
-	struct map block_at; /* by address and device */
-	struct held_block *blocks;
-	size_t nblocks, blocks_room, live;
+	struct block_table blocks; /* by address and device; tag: index in `held` */
 };
 
 void aggregate_memory_free(struct memory_sums *m)
@@ -56,9 +48,8 @@ void aggregate_memory_free(struct memory_sums *m)
 	free(m->numbers);
 	free(m->steps);
 	free(m->held);
-	free(m->blocks);
 	map_free(&m->held_at);
-	map_free(&m->block_at);
+	block_table_free(&m->blocks);
 	free(m);
 }
 
@@ -108,57 +99,28 @@ static void held_change(const struct memory_sums *m, struct held_memory *h, int6
 	h->live += (uint64_t)bytes;
 }
 
-/* Forget the places of blocks that are free. */
-static void compact(struct memory_sums *m)
+static void block_released(struct memory_sums *m, const struct block *was)
 {
-	enum { FEW = 4096 };
-	size_t n = 0;
-	if (m->nblocks < FEW || m->live > m->nblocks / 4)
-		return;
-	map_clear(&m->block_at);
-	for (size_t i = 0; i < m->nblocks; i++) {
-		if (!m->blocks[i].bytes)
-			continue;
-		m->blocks[n] = m->blocks[i];
-		map_put(&m->block_at, block_key(m->blocks[n].address, m->blocks[n].device),
-			(uint32_t)n);
-		n++;
-	}
-	m->nblocks = n;
+	if (was->bytes)
+		held_change(m, &m->held[was->tag], -(int64_t)was->bytes);
 }
 
 static int block_allocated(struct memory_sums *m, const struct memory_step *s)
 {
-	compact(m);
-	const uint64_t key = block_key(s->address, s->device);
 	struct held_memory *h = held_of(m, s->row1, s->device);
-	int64_t at = map_get(&m->block_at, key);
-	if (!h)
+	struct block was;
+	if (!h || block_table_put(&m->blocks, block_key(s->address, s->device), s->bytes,
+				  (uint64_t)(h - m->held), &was))
 		return -ENOMEM;
-	if (at < 0) {
-		if (array_grow(&m->blocks, &m->blocks_room, m->nblocks + 1, sizeof(*m->blocks)) ||
-		    map_put(&m->block_at, key, (uint32_t)m->nblocks))
-			return -ENOMEM;
-		at = (int64_t)m->nblocks++;
-		m->blocks[at].bytes = 0;
-	}
-	struct held_block *b = &m->blocks[at];
-	if (b->bytes)
-		held_change(m, &m->held[b->held], -(int64_t)b->bytes);
-	m->live += !b->bytes;
-	*b = (struct held_block){s->address, s->bytes, (uint32_t)(h - m->held), s->device};
+	block_released(m, &was);
 	held_change(m, h, (int64_t)s->bytes);
 	return 0;
 }
 
 static void block_freed(struct memory_sums *m, const struct memory_step *s)
 {
-	int64_t at = map_get(&m->block_at, block_key(s->address, s->device));
-	if (at < 0 || !m->blocks[at].bytes)
-		return;
-	held_change(m, &m->held[m->blocks[at].held], -(int64_t)m->blocks[at].bytes);
-	m->blocks[at].bytes = 0;
-	m->live--;
+	const struct block was = block_table_take(&m->blocks, block_key(s->address, s->device));
+	block_released(m, &was);
 }
 
 static int take_step(struct memory_sums *m, const struct memory_step *s)
@@ -222,8 +184,10 @@ static int64_t row_of(struct aggregate *a, const struct memory_event *e)
 
 static void count(struct aggregate *a, int64_t row, const struct memory_event *e)
 {
-	struct memory_row *r = row >= 0 ? &a->rows[row]->memory : NULL;
+	const enum memory_kind kind = memory_kind(e->device_type);
+	struct memory_row *r = row >= 0 ? &a->rows[row]->memory[kind] : NULL;
 	a->totals.memory_events++;
+	a->totals.device_memory_events += kind == MEMORY_DEVICES;
 	a->totals.memory_unknown += e->freed && !e->bytes;
 	if (r && e->freed) {
 		r->frees++;
@@ -232,6 +196,56 @@ static void count(struct aggregate *a, int64_t row, const struct memory_event *e
 		r->allocs++;
 		r->allocated += e->bytes;
 	}
+}
+
+static bool net_push(struct aggregate_thread *t, const struct net_step *s)
+{
+	if (array_grow(&t->inside, &t->inside_room, t->ninside + 1, sizeof(*t->inside)))
+		return false;
+	t->inside[t->ninside++] = *s;
+	return true;
+}
+
+int aggregate_memory_inside(struct aggregate_thread *t, const struct op_event *ev,
+			    struct net_memory *out)
+{
+	struct net_step all = {.ns = ev->start_ns};
+	while (t->ninside && t->inside[t->ninside - 1].ns >= ev->start_ns)
+		net_add(&all.net, &t->inside[--t->ninside].net);
+	*out = all.net;
+	t->last_id = ev->id;
+	t->is_nested = ev->depth > 0;
+	if (!t->is_nested)
+		t->ninside = 0;
+	bool is_any = false;
+	for (int k = 0; k < MEMORY_KINDS; k++)
+		is_any |= all.net.of[k] != 0;
+	return !is_any || !t->is_nested || net_push(t, &all) ? 0 : -ENOMEM;
+}
+
+/* It comes behind its op, which has been added, and before the op that called that. 0 or -ENOMEM.
+ */
+static int add_net(struct aggregate *a, int64_t row, const struct memory_event *e)
+{
+	const struct aggregate_thread *known = aggregate_thread_known(a, &e->of);
+	const enum memory_kind kind = memory_kind(e->device_type);
+	struct net_step s = {.ns = e->of.start_ns};
+	s.net.of[kind] = e->freed ? -(int64_t)e->bytes : (int64_t)e->bytes;
+	a->rows[row]->memory[kind].net += s.net.of[kind];
+	if (e->launch != LAUNCH_IN_OP)
+		return 0;
+	if (!known || !e->of.id || e->of.id != known->last_id) {
+		a->totals.memory_late++;
+		return 0;
+	}
+	struct aggregate_thread *t = &a->threads[known - a->threads];
+	for (uint32_t i = t->npending; i-- > 0;) {
+		if (t->pending[i].row != (uint32_t)row)
+			continue;
+		net_add(&t->pending[i].net, &s.net);
+		break;
+	}
+	return !t->is_nested || net_push(t, &s) ? 0 : -ENOMEM;
 }
 
 int aggregate_add_memory(struct aggregate *a, const struct memory_event *e)
@@ -243,11 +257,15 @@ int aggregate_add_memory(struct aggregate *a, const struct memory_event *e)
 	if (device < 0 || row == -ENOMEM)
 		return -ENOMEM;
 	count(a, row, e);
+	if (row >= 0 && add_net(a, row, e))
+		return -ENOMEM;
 	if (m->n == WINDOW && take_steps(m, WINDOW / 2))
 		return -ENOMEM;
 	if (array_grow(&m->steps, &m->room, m->n + 1, sizeof(*m->steps)))
 		return -ENOMEM;
-	m->peaks[device].late += e->of.start_ns < m->taken_ns;
+	struct memory_peak *p = &m->peaks[device];
+	p->late += e->of.start_ns < m->taken_ns;
+	p->reserved = e->reserved > p->reserved ? e->reserved : p->reserved;
 	m->steps[m->n] = (struct memory_step){
 	    .ns = e->of.start_ns,
 	    .address = e->address,
@@ -267,22 +285,33 @@ void aggregate_memory_lost(struct aggregate *a, uint64_t count)
 	a->totals.memory_lost += count;
 }
 
+void aggregate_begun_late(struct aggregate *a)
+{
+	a->totals.late = true;
+}
+
 int aggregate_memory_end(struct aggregate *a)
 {
 	struct memory_sums *m = a->memory;
 	int r = m ? take_steps(m, 0) : 0;
 	if (!m || r)
 		return r;
+	const bool has_net = aggregate_keys(a) & AGGREGATE_NET_MEMORY;
 	for (size_t i = 0; i < a->row_ids.used; i++)
-		a->rows[i]->memory.at_peak = 0;
+		for (int k = 0; k < MEMORY_KINDS; k++) {
+			struct memory_row *row = &a->rows[i]->memory[k];
+			row->at_peak = 0;
+			row->net = has_net ? row->net : 0;
+		}
 	for (size_t i = 0; i < m->npeaks; i++)
 		m->peaks[i].known = 0;
 	for (size_t i = 0; i < m->nheld; i++) {
 		const struct held_memory *h = &m->held[i];
 		uint64_t bytes = h->peak == m->numbers[h->device] ? h->at_peak : h->live;
-		m->peaks[h->device].known += bytes;
+		struct memory_peak *p = &m->peaks[h->device];
+		p->known += bytes;
 		if (h->row1)
-			a->rows[h->row1 - 1]->memory.at_peak += bytes;
+			a->rows[h->row1 - 1]->memory[memory_kind(p->device_type)].at_peak += bytes;
 	}
 	return 0;
 }

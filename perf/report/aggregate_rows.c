@@ -42,12 +42,24 @@ struct aggregate *aggregate_new(void)
 	return aggregate_new_by(AGGREGATE_DEFAULT);
 }
 
+static unsigned keys_of_memory(const struct aggregate *a)
+{
+	const struct aggregate_totals *t = &a->totals;
+	if (a->keys & AGGREGATE_NO_ACTIVITIES)
+		return 0;
+	const bool has_net =
+	    t->memory_events && !t->summed && !t->memory_late && !(a->keys & AGGREGATE_PART);
+	return (t->memory_events > t->device_memory_events ? AGGREGATE_MEMORY : 0) |
+	       (t->device_memory_events ? AGGREGATE_DEVICE_MEMORY : 0) |
+	       (has_net ? AGGREGATE_NET_MEMORY : 0);
+}
+
 unsigned aggregate_keys(const struct aggregate *a)
 {
 	return a->keys | (a->nranks > 1 ? AGGREGATE_RANKS : 0) |
 	       (a->totals.activities && !(a->keys & AGGREGATE_NO_ACTIVITIES) ? AGGREGATE_ACTIVITIES
 									     : 0) |
-	       (a->memory && !(a->keys & AGGREGATE_NO_ACTIVITIES) ? AGGREGATE_MEMORY : 0);
+	       keys_of_memory(a);
 }
 
 static const char *aggregate_copy_text(struct aggregate *a, const char *s, bool *failed)
@@ -277,8 +289,10 @@ void aggregate_free(struct aggregate *a)
 			histogram_free(&a->rows[i]->times);
 			free(a->rows[i]->ranks_ns);
 		}
-	for (uint32_t i = 0; i < a->threads_size; i++)
+	for (uint32_t i = 0; i < a->threads_size; i++) {
 		free(a->threads[i].pending);
+		free(a->threads[i].inside);
+	}
 	intern_free(&a->row_ids);
 	intern_free(&a->thread_ids);
 	arena_free(&a->arena);

@@ -1,4 +1,4 @@
-/* When most memory was allocated, and what had allocated it. */
+/* When most memory was allocated, and what had allocated it: of devices, and of the CPU. */
 #include <stdlib.h>
 
 #include "base/text.h"
@@ -24,11 +24,18 @@ static uint64_t first_op_ns(const struct aggregate *a)
 static void add_peak(struct headline_line *l, const struct aggregate *a,
 		     const struct memory_peak *p, bool several)
 {
-	char bytes[32], device[32], ns[32];
+	char bytes[32], reserved[32], device[32], ns[32];
 	const uint64_t first = first_op_ns(a);
+	struct aggregate_totals t;
+	aggregate_totals(a, &t);
 	headline_add(l, "%speak of memory on %s: %s", p->late ? "about " : "",
 		     names_device(device, sizeof(device), p->device_type, p->device_index),
 		     text_bytes(bytes, sizeof(bytes), p->bytes));
+	if (p->reserved)
+		headline_add(l, " of up to %s that were reserved",
+			     text_bytes(reserved, sizeof(reserved), p->reserved));
+	else if (t.late && memory_kind(p->device_type) == MEMORY_CPU)
+		headline_add(l, " allocated since recording began");
 	if (p->ns >= first)
 		headline_add(l, ", %s after the first op", text_ns(ns, sizeof(ns), p->ns - first));
 	if (several && p->rank1)
@@ -37,15 +44,19 @@ static void add_peak(struct headline_line *l, const struct aggregate *a,
 		headline_add(l, ", process %d", p->pid);
 }
 
-static void add_holders(struct headline_line *l, const struct aggregate *a, uint64_t all,
-			const struct file_names *files)
+static void add_holders(struct headline_line *l, const struct aggregate *a,
+			const struct memory_peak *p, const struct file_names *files)
 {
 	enum { HOLDERS = 3, LEAST = 1 };
+	const enum memory_kind kind = memory_kind(p->device_type);
+	const size_t offset = offsetof(struct aggregate_row, memory) +
+			      kind * sizeof(struct memory_row) +
+			      offsetof(struct memory_row, at_peak);
 	const struct aggregate_row *most[HOLDERS];
 	char where[256];
-	size_t n = headline_most(a, offsetof(struct aggregate_row, memory.at_peak), most, HOLDERS);
+	size_t n = headline_most(a, offset, most, HOLDERS);
 	for (size_t i = 0; i < n; i++) {
-		double percent = report_percent(most[i]->memory.at_peak, all);
+		double percent = report_percent(most[i]->memory[kind].at_peak, p->bytes);
 		if (percent < LEAST ||
 		    !headline_add(l, "%s%.0f %% %s%s", i ? ", " : ": ", percent,
 				  report_op_name(most[i]->op),
@@ -54,26 +65,37 @@ static void add_holders(struct headline_line *l, const struct aggregate *a, uint
 	}
 }
 
+/* What rows hold is known for all devices together. */
+static void add_lines(struct table *t, const struct aggregate *a, const struct report_opts *opts,
+		      const struct file_names *files, const struct memory_peak *const *peaks,
+		      size_t n)
+{
+	enum { LINES = 4 };
+	bool several = false;
+	for (size_t i = 1; i < n; i++)
+		several |= peaks[i]->pid != peaks[0]->pid || peaks[i]->rank1 != peaks[0]->rank1;
+	for (size_t i = 0; i < n && i < LINES && peaks[i]->bytes; i++) {
+		struct headline_line l = headline_line(opts);
+		add_peak(&l, a, peaks[i], several);
+		if (n == 1)
+			add_holders(&l, a, peaks[i], files);
+		table_line(t, l.text);
+	}
+}
+
 void headline_memory(struct table *t, const struct aggregate *a, const struct report_opts *opts,
 		     const struct file_names *files)
 {
-	enum { LINES = 3 };
 	size_t n;
-	uint64_t all = 0;
 	const struct memory_peak *peaks = aggregate_peaks(a, &n);
-	const struct memory_peak **sorted = malloc((n + 1) * sizeof(*sorted));
-	for (size_t i = 0; sorted && i < n; i++) {
-		sorted[i] = &peaks[i];
-		all += peaks[i].bytes;
+	const struct memory_peak **some = malloc((n + 1) * sizeof(*some));
+	for (int kind = MEMORY_KINDS; some && kind-- > 0;) {
+		size_t nsome = 0;
+		for (size_t i = 0; i < n; i++)
+			if ((int)memory_kind(peaks[i].device_type) == kind)
+				some[nsome++] = &peaks[i];
+		qsort(some, nsome, sizeof(*some), compare_peaks);
+		add_lines(t, a, opts, files, some, nsome);
 	}
-	if (sorted)
-		qsort(sorted, n, sizeof(*sorted), compare_peaks);
-	for (size_t i = 0; sorted && i < n && i < LINES && sorted[i]->bytes; i++) {
-		struct headline_line l = headline_line(opts);
-		add_peak(&l, a, sorted[i], n > 1);
-		if (n == 1)
-			add_holders(&l, a, all, files);
-		table_line(t, l.text);
-	}
-	free(sorted);
+	free(some);
 }

@@ -80,12 +80,30 @@ int module_tree_print(FILE *f, const struct aggregate *a, const struct report_op
 
 /* An aggregate; for aggregate*.c alone. */
 
+/* Bytes allocated less those freed. */
+struct net_memory {
+	int64_t of[MEMORY_KINDS];
+};
+
+static inline void net_add(struct net_memory *to, const struct net_memory *n)
+{
+	for (int k = 0; k < MEMORY_KINDS; k++)
+		to->of[k] += n->of[k];
+}
+
+/* What was done in a call that has ended, or of one that has ended with all that it called. */
+struct net_step {
+	uint64_t ns; /* when, or when the call began */
+	struct net_memory net;
+};
+
 /* Finished calls of a row inside ops that are still open. Of recursive calls, only the outermost.
  */
 struct pending {
 	uint32_t row;
-	uint16_t depth; /* of the outermost finished op that contains them, or their own */
-	uint64_t ns;	/* their share of the row's total_ns */
+	uint16_t depth;	       /* of the outermost finished op that contains them, or their own */
+	uint64_t ns;	       /* their share of the row's total_ns */
+	struct net_memory net; /* and of its `net` */
 };
 
 enum { AGGREGATE_DEPTH = 64 };
@@ -103,6 +121,10 @@ struct aggregate_thread {
 	struct pending *pending; /* in ascending order of depth */
 	uint32_t npending, pending_size;
 	struct flops_nest flops;
+	uint64_t last_id;	 /* of the event added last */
+	bool is_nested;		 /* that has been called by an op */
+	struct net_step *inside; /* in open ops */
+	size_t ninside, inside_room;
 };
 /* The row of a forward op, at index id modulo AGGREGATE_SIDES_MAX. */
 struct side {
@@ -139,6 +161,10 @@ int64_t aggregate_known(const struct aggregate *a, uint64_t event);
 
 /* A call of that row has ended, of which there may be activities already in a->early. */
 void aggregate_call_ended(struct aggregate *a, uint64_t event, uint32_t row);
+/* aggregate_memory.c: what was done with memory in the ops that the event called, all of which were
+ * added; from now on it is of the event. 0 or -ENOMEM. */
+int aggregate_memory_inside(struct aggregate_thread *t, const struct op_event *ev,
+			    struct net_memory *out);
 /* What the rows had at the peaks. 0 or -ENOMEM. */
 int aggregate_memory_end(struct aggregate *a);
 void aggregate_memory_free(struct memory_sums *m);     /* NULL allowed */

@@ -27,9 +27,13 @@ static uint64_t sort_key(const struct aggregate_row *r, enum report_sort sort)
 	case REPORT_BY_DEVICE_TIME:
 		return r->device_ns;
 	case REPORT_BY_ALLOC:
-		return r->memory.allocated;
+		return r->memory[MEMORY_CPU].allocated;
 	case REPORT_BY_PEAK:
-		return r->memory.at_peak;
+		return r->memory[MEMORY_CPU].at_peak;
+	case REPORT_BY_DEVICE_ALLOC:
+		return r->memory[MEMORY_DEVICES].allocated;
+	case REPORT_BY_DEVICE_PEAK:
+		return r->memory[MEMORY_DEVICES].at_peak;
 	case REPORT_BY_SELF:
 		return r->self_ns;
 	default:
@@ -148,8 +152,8 @@ static bool is_large(const struct aggregate_row *r, uint64_t observed_ns,
 {
 	return report_percent(r->total_ns + r->backward_ns, observed_ns) >= limit ||
 	       report_percent(r->device_ns, opts->busy_ns) >= limit ||
-	       (opts->sort == REPORT_BY_ALLOC && r->memory.allocated) ||
-	       (opts->sort == REPORT_BY_PEAK && r->memory.at_peak);
+	       (opts->sort >= REPORT_BY_ALLOC && opts->sort <= REPORT_BY_DEVICE_PEAK &&
+		sort_key(r, opts->sort));
 }
 
 const struct aggregate_row **report_sorted(const struct aggregate *a,
@@ -184,6 +188,14 @@ static const char *part_title(const struct aggregate_row *r, bool is_first)
 	return part == BACKWARD_OF_LINES && is_first ? "backward" : titles[part];
 }
 
+static void add_memory(struct memory_row *to, const struct memory_row *r)
+{
+	to->allocs += r->allocs;
+	to->allocated += r->allocated;
+	to->freed += r->freed;
+	to->at_peak += r->at_peak;
+}
+
 static void add_part(struct table *t, const struct report_columns *columns,
 		     const struct aggregate_row *const *rows, size_t n, uint64_t observed_ns,
 		     const struct report_opts *opts, const struct file_names *files)
@@ -202,10 +214,8 @@ static void add_part(struct table *t, const struct report_columns *columns,
 		rest.calls += r->calls;
 		rest.activities += r->activities;
 		rest.device_ns += r->device_ns;
-		rest.memory.allocs += r->memory.allocs;
-		rest.memory.allocated += r->memory.allocated;
-		rest.memory.freed += r->memory.freed;
-		rest.memory.at_peak += r->memory.at_peak;
+		for (int k = 0; k < MEMORY_KINDS; k++)
+			add_memory(&rest.memory[k], &r->memory[k]);
 		rest.flops += r->flops;
 		rest.flops_unknown += r->flops_unknown;
 	}

@@ -109,6 +109,8 @@ enum report_sort {
 	REPORT_BY_DEVICE_TIME,
 	REPORT_BY_ALLOC,
 	REPORT_BY_PEAK,
+	REPORT_BY_DEVICE_ALLOC,
+	REPORT_BY_DEVICE_PEAK,
 	REPORT_BY_OP, /* ascending from here on; the numbers above descending */
 	REPORT_BY_LINE,
 	REPORT_BY_FILE,
@@ -201,7 +203,7 @@ int module_tree_json(struct json_out *j, const char *key, const struct aggregate
 
 /* The columns of the table. */
 
-enum { REPORT_COLUMNS_MAX = 48 };
+enum { REPORT_COLUMNS_MAX = 64 };
 
 /* Columns by index into the list of all. */
 struct report_columns {

@@ -114,25 +114,92 @@ static const char *bytes_text(char *out, size_t size, const struct column_row *w
 	return bytes ? text_bytes(out, size, bytes / (steps ? steps : 1)) : "-";
 }
 
+static const char *blocks_text(char *out, size_t size, const struct column_row *w, uint64_t n)
+{
+	return n ? count_text(out, size, w, n) : "-";
+}
+
+/* At one moment, not of a step. */
+static const char *peak_text(char *out, size_t size, uint64_t bytes)
+{
+	return bytes ? text_bytes(out, size, bytes) : "-";
+}
+
 static const char *allocated(char *out, size_t size, const struct column_row *w)
 {
-	return bytes_text(out, size, w, w->r->memory.allocated);
+	return bytes_text(out, size, w, w->r->memory[MEMORY_CPU].allocated);
 }
 
 static const char *freed(char *out, size_t size, const struct column_row *w)
 {
-	return bytes_text(out, size, w, w->r->memory.freed);
+	return bytes_text(out, size, w, w->r->memory[MEMORY_CPU].freed);
 }
 
 static const char *allocs(char *out, size_t size, const struct column_row *w)
 {
-	return w->r->memory.allocs ? count_text(out, size, w, w->r->memory.allocs) : "-";
+	return blocks_text(out, size, w, w->r->memory[MEMORY_CPU].allocs);
 }
 
-/* At one moment, not of a step. */
 static const char *at_peak(char *out, size_t size, const struct column_row *w)
 {
-	return w->r->memory.at_peak ? text_bytes(out, size, w->r->memory.at_peak) : "-";
+	return peak_text(out, size, w->r->memory[MEMORY_CPU].at_peak);
+}
+
+static const char *device_allocated(char *out, size_t size, const struct column_row *w)
+{
+	return bytes_text(out, size, w, w->r->memory[MEMORY_DEVICES].allocated);
+}
+
+static const char *device_freed(char *out, size_t size, const struct column_row *w)
+{
+	return bytes_text(out, size, w, w->r->memory[MEMORY_DEVICES].freed);
+}
+
+static const char *device_allocs(char *out, size_t size, const struct column_row *w)
+{
+	return blocks_text(out, size, w, w->r->memory[MEMORY_DEVICES].allocs);
+}
+
+static const char *device_at_peak(char *out, size_t size, const struct column_row *w)
+{
+	return peak_text(out, size, w->r->memory[MEMORY_DEVICES].at_peak);
+}
+
+/* Less than nothing where more was freed than allocated. */
+static const char *net_text(char *out, size_t size, const struct column_row *w, int64_t bytes)
+{
+	const int64_t of = w->opts->per_step ? bytes / (int64_t)w->opts->per_step : bytes;
+	char text[32];
+	snprintf(out, size, "%s%s", of < 0 ? "-" : "",
+		 text_bytes(text, sizeof(text), of < 0 ? -(uint64_t)of : (uint64_t)of));
+	return bytes ? out : "-";
+}
+
+static const char *self_net_text(char *out, size_t size, const struct column_row *w,
+				 enum memory_kind k)
+{
+	const struct memory_row *m = &w->r->memory[k];
+	return net_text(out, size, w, (int64_t)(m->allocated - m->freed));
+}
+
+static const char *net(char *out, size_t size, const struct column_row *w)
+{
+	return net_text(out, size, w, w->r->memory[MEMORY_CPU].net);
+}
+
+static const char *self_net(char *out, size_t size, const struct column_row *w)
+{
+	return self_net_text(out, size, w, MEMORY_CPU);
+}
+
+static const char *device_net(char *out, size_t size, const struct column_row *w)
+{
+	return net_text(out, size, w, w->r->memory[MEMORY_DEVICES].net);
+}
+
+static const char *self_device_net(char *out, size_t size, const struct column_row *w)
+{
+	return self_net_text(out, size, w, MEMORY_DEVICES);
 }
 
 static const char *thrown(char *out, size_t size, const struct column_row *w)
@@ -388,6 +455,15 @@ static const struct column columns[] = {
     {"freed", "Freed", AGGREGATE_MEMORY, false, false, 0, freed},
     {"allocs", "Allocs", AGGREGATE_MEMORY, false, false, 0, allocs},
     {"peak", "At peak", AGGREGATE_MEMORY, true, false, 3, at_peak},
+    {"device_alloc", "Device alloc", AGGREGATE_DEVICE_MEMORY, true, false, 2, device_allocated},
+    {"device_freed", "Device freed", AGGREGATE_DEVICE_MEMORY, false, false, 0, device_freed},
+    {"device_allocs", "Device allocs", AGGREGATE_DEVICE_MEMORY, false, false, 0, device_allocs},
+    {"device_peak", "At device's peak", AGGREGATE_DEVICE_MEMORY, true, false, 1, device_at_peak},
+    {"cpu_mem", "CPU Mem", AGGREGATE_NET_MEMORY, false, false, 0, net},
+    {"self_cpu_mem", "Self CPU Mem", AGGREGATE_MEMORY, false, false, 0, self_net},
+    {"device_mem", "Device Mem", AGGREGATE_NET_MEMORY, false, false, 0, device_net},
+    {"self_device_mem", "Self Device Mem", AGGREGATE_DEVICE_MEMORY, false, false, 0,
+     self_device_net},
     {"thrown", "Thrown", 0, false, false, 0, thrown},
     {"mean", "Mean", 0, true, false, 7, mean},
     {"min", "Min", 0, false, false, 0, shortest},
@@ -560,7 +636,7 @@ static bool is_sum(const struct column *c)
 {
 	return c->text == self_percent || c->text == self || c->text == calls || c->text == flops ||
 	       c->text == device_percent || c->text == device_time || c->text == activities ||
-	       c->text == allocated || c->text == freed || c->text == allocs || c->text == at_peak;
+	       c->keys == AGGREGATE_MEMORY || c->keys == AGGREGATE_DEVICE_MEMORY;
 }
 
 /* Rows that have activities only have no time of the host. */
@@ -568,7 +644,9 @@ static const char *cell_of(char *out, size_t size, const struct column *c,
 			   const struct column_row *w)
 {
 	bool of_host = !c->left && (!c->keys || c->keys == AGGREGATE_RANKS);
-	bool is_other = w->r->activities || w->r->memory.allocs || w->r->memory.frees;
+	bool is_other = w->r->activities;
+	for (int k = 0; k < MEMORY_KINDS; k++)
+		is_other |= w->r->memory[k].allocs || w->r->memory[k].frees;
 	return of_host && !w->r->calls && is_other ? "-" : c->text(out, size, w);
 }
 

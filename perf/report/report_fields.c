@@ -12,6 +12,8 @@
 enum kind {
 	WORD,	/* a const char * at `offset`, may be NULL */
 	NUMBER, /* a uint64_t at `offset` */
+	NET,	/* of the struct memory_row at `offset` */
+	SELF_NET,
 	FLOPS,
 	PHASE,
 	LINE,
@@ -38,6 +40,9 @@ struct field {
 };
 
 #define AT(kind, member) kind, offsetof(struct aggregate_row, member)
+
+#define CPU memory[MEMORY_CPU]
+#define DEVICES memory[MEMORY_DEVICES]
 
 static const struct field fields[] = {
     {"op", AGGREGATE_OP, AT(WORD, op)},
@@ -76,12 +81,21 @@ static const struct field fields[] = {
     {"activities", AGGREGATE_ACTIVITIES, AT(NUMBER, activities)},
     {"device_ns", AGGREGATE_ACTIVITIES, AT(NUMBER, device_ns)},
     {"device_percent", AGGREGATE_ACTIVITIES, DEVICE_PERCENT, 0},
-    {"launch", AGGREGATE_ACTIVITIES | AGGREGATE_MEMORY, LAUNCH, 0},
-    {"allocs", AGGREGATE_MEMORY, AT(NUMBER, memory.allocs)},
-    {"alloc_bytes", AGGREGATE_MEMORY, AT(NUMBER, memory.allocated)},
-    {"frees", AGGREGATE_MEMORY, AT(NUMBER, memory.frees)},
-    {"freed_bytes", AGGREGATE_MEMORY, AT(NUMBER, memory.freed)},
-    {"peak_bytes", AGGREGATE_MEMORY, AT(NUMBER, memory.at_peak)},
+    {"launch", AGGREGATE_ACTIVITIES | AGGREGATE_MEMORY | AGGREGATE_DEVICE_MEMORY, LAUNCH, 0},
+    {"allocs", AGGREGATE_MEMORY, AT(NUMBER, CPU.allocs)},
+    {"alloc_bytes", AGGREGATE_MEMORY, AT(NUMBER, CPU.allocated)},
+    {"frees", AGGREGATE_MEMORY, AT(NUMBER, CPU.frees)},
+    {"freed_bytes", AGGREGATE_MEMORY, AT(NUMBER, CPU.freed)},
+    {"peak_bytes", AGGREGATE_MEMORY, AT(NUMBER, CPU.at_peak)},
+    {"device_allocs", AGGREGATE_DEVICE_MEMORY, AT(NUMBER, DEVICES.allocs)},
+    {"device_alloc_bytes", AGGREGATE_DEVICE_MEMORY, AT(NUMBER, DEVICES.allocated)},
+    {"device_frees", AGGREGATE_DEVICE_MEMORY, AT(NUMBER, DEVICES.frees)},
+    {"device_freed_bytes", AGGREGATE_DEVICE_MEMORY, AT(NUMBER, DEVICES.freed)},
+    {"device_peak_bytes", AGGREGATE_DEVICE_MEMORY, AT(NUMBER, DEVICES.at_peak)},
+    {"self_memory_bytes", AGGREGATE_MEMORY, AT(SELF_NET, CPU)},
+    {"memory_bytes", AGGREGATE_NET_MEMORY, AT(NET, CPU)},
+    {"self_device_memory_bytes", AGGREGATE_DEVICE_MEMORY, AT(SELF_NET, DEVICES)},
+    {"device_memory_bytes", AGGREGATE_NET_MEMORY, AT(NET, DEVICES)},
     {"worker", AGGREGATE_WORKERS, WORKER, 0},
 };
 
@@ -110,6 +124,13 @@ static uint64_t number(const struct aggregate_row *r, const struct field *d)
 		memcpy(&n, (const char *)r + d->offset, sizeof(n));
 		return n;
 	}
+}
+
+static int64_t net_of(const struct aggregate_row *r, const struct field *d)
+{
+	struct memory_row m;
+	memcpy(&m, (const char *)r + d->offset, sizeof(m));
+	return d->kind == NET ? m.net : (int64_t)(m.allocated - m.freed);
 }
 
 /* Whether the number is not known. */
@@ -143,6 +164,10 @@ static void cell_of(struct cell *c, const struct field *d, const struct aggregat
 	if (is_unknown(r, d))
 		return;
 	switch (d->kind) {
+	case NET:
+	case SELF_NET:
+		set_number(c, "%" PRId64, net_of(r, d));
+		break;
 	case WORD:
 		memcpy(&c->text, (const char *)r + d->offset, sizeof(c->text));
 		break;
@@ -326,9 +351,10 @@ static unsigned keys_of(enum report_sort sort)
 }
 
 const char *const report_sort_names[] = {
-    "self",  "total", "calls",	"mean",	 "p99",	   "max",      "p50",	 "device_time",
-    "alloc", "peak",  "op",	"line",	 "file",   "function", "thread", "module",
-    "shape", "dtype", "device", "phase", "symbol", "rank",     NULL};
+    "self",   "total",	"calls",	"mean",	       "p99",	 "max",	  "p50",    "device_time",
+    "alloc",  "peak",	"device_alloc", "device_peak", "op",	 "line",  "file",   "function",
+    "thread", "module", "shape",	"dtype",       "device", "phase", "symbol", "rank",
+    NULL};
 
 int group_parse_sort(const char *text, unsigned keys, enum report_sort *sort, struct err *e)
 {
@@ -345,7 +371,8 @@ int group_parse_sort(const char *text, unsigned keys, enum report_sort *sort, st
 		err_set(e, -EINVAL, "--sort: rows cannot be sorted by \"%.40s\"", text);
 		return err_hint(
 		    e,
-		    "one of self, total, calls, mean, p50, p99, max, device_time, alloc, peak, %s",
+		    "one of self, total, calls, mean, p50, p99, max, device_time, alloc, peak, "
+		    "device_alloc, device_peak, %s",
 		    words);
 	}
 	*sort = (enum report_sort)i;

@@ -110,6 +110,33 @@ static void json_summary(struct json_out *j, const struct aggregate_totals *t,
 		json_nothing(j, "seen_percent");
 }
 
+static void json_peaks(struct json_out *j, const struct aggregate *a)
+{
+	size_t n;
+	char name[32];
+	const struct memory_peak *p = aggregate_peaks(a, &n);
+	json_open(j, "memory", '[');
+	for (size_t i = 0; i < n; i++, p++) {
+		json_open(j, NULL, '{');
+		json_text(j, "device",
+			  names_device(name, sizeof(name), p->device_type, p->device_index));
+		json_i64(j, "pid", p->pid);
+		if (p->rank1)
+			json_u64(j, "rank", p->rank1 - 1);
+		else
+			json_nothing(j, "rank");
+		json_u64(j, "peak_bytes", p->bytes);
+		json_u64(j, "peak_ns", p->ns);
+		json_bool(j, "peak_exact", !p->late);
+		if (p->reserved)
+			json_u64(j, "reserved_bytes", p->reserved);
+		else
+			json_nothing(j, "reserved_bytes");
+		json_close(j, '}');
+	}
+	json_close(j, ']');
+}
+
 /* busy_ns: at least one thing at a time; sum_ns: each by itself. */
 static void json_devices(struct json_out *j, const struct aggregate *a,
 			 const struct aggregate_totals *t)
@@ -122,6 +149,8 @@ static void json_devices(struct json_out *j, const struct aggregate *a,
 	json_u64(j, "memory_events", t->memory_events);
 	json_u64(j, "memory_lost", t->memory_lost);
 	json_u64(j, "memory_unknown", t->memory_unknown);
+	json_bool(j, "memory_late", t->late);
+	json_peaks(j, a);
 	json_open(j, "devices", '[');
 	for (size_t i = 0; i < n; i++) {
 		struct device *d = &list[i];

@@ -424,6 +424,7 @@ int trace_decode_memory(const struct trace_defs *d, struct in *in, const struct 
 	out->address = last->address + (uint64_t)in_s(in);
 	out->bytes = in_u(in);
 	out->total = in_u(in);
+	out->reserved = flags & MEMORY_RESERVED ? in_u(in) : 0;
 	uint32_t op = flags & MEMORY_HAS_OP ? in_below(in, d->nops) : 0;
 	out->of.id = flags & MEMORY_HAS_OP ? in_u(in) : 0;
 	out->of.stack = stack_or_none(d, in);

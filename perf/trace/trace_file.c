@@ -313,7 +313,8 @@ static uint8_t memory_flags(const struct memory_event *m)
 	return (uint8_t)((phase_is_backward(m->of.phase) ? MEMORY_BACKWARD : 0) |
 			 (m->of.phase == PHASE_RECOMPUTE ? MEMORY_RECOMPUTE : 0) |
 			 (m->of.phase == PHASE_COMPILE ? MEMORY_COMPILE : 0) |
-			 (m->of.op ? MEMORY_HAS_OP : 0) | (m->freed ? MEMORY_FREED : 0));
+			 (m->of.op ? MEMORY_HAS_OP : 0) | (m->freed ? MEMORY_FREED : 0) |
+			 (m->reserved ? MEMORY_RESERVED : 0));
 }
 
 static int write_memory(struct trace_file *w, const struct memory_event *m)
@@ -335,6 +336,8 @@ static int write_memory(struct trace_file *w, const struct memory_event *m)
 	out_s(&o, (int64_t)(m->address - w->blocks.last.memory_at));
 	out_u(&o, m->bytes);
 	out_u(&o, m->total);
+	if (m->reserved)
+		out_u(&o, m->reserved);
 	if (m->of.op) {
 		out_u(&o, (uint64_t)refs.op);
 		out_u(&o, m->of.id);

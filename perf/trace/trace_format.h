@@ -76,6 +76,7 @@
  *     MEMORY  memory was allocated or freed: b flags (MEMORY_*), b launch, b device type,
  *             b device index, u thread, s time - previous time, s address - previous address,
  *             u bytes (0: not known), u what of the device's memory is allocated now,
+ *             u what its allocator has of it (if MEMORY_RESERVED),
  *             u op (if MEMORY_HAS_OP), u id (if MEMORY_HAS_OP; 0: not known), u stack + 1,
  *             u where stack + 1, u backward of + 1 (0: none)
  *             "previous": of the previous MEMORY in the same block, 0 for the first
@@ -199,6 +200,7 @@ enum {
 	MEMORY_HAS_OP = 1 << 2,
 	MEMORY_FREED = 1 << 3,
 	MEMORY_COMPILE = 1 << 4,
+	MEMORY_RESERVED = 1 << 5,
 };
 
 enum {

@@ -128,13 +128,25 @@ static int sweep(struct branches *b, uint32_t piece)
 	return rc;
 }
 
+static bool leaves_by_pointer(const struct return_sites_ctx *c, uint32_t block)
+{
+	const struct exit_point p = {block, return_sites_last(&c->g, block)};
+
+	return c->flow_known && c->g.insn[p.insn].flow == ARCH_FLOW_JUMP_IND &&
+	       return_sites_frame_is_gone(c, p);
+}
+
 static int add_tables(struct branches *b)
 {
 	const struct cfg *g = &b->c->g;
 
-	for (uint32_t k = 0; k < g->nblock; k++)
-		if (g->block[k].end == CFG_END_UNKNOWN)
+	for (uint32_t k = 0; k < g->nblock; k++) {
+		if (g->block[k].end != CFG_END_UNKNOWN)
+			continue;
+		if (!leaves_by_pointer(b->c, k))
 			return unknown(b, "it jumps to an address that it computes");
+		b->leaves_by_pointer = true;
+	}
 	for (uint32_t k = 0; k < g->nentry; k++)
 		if ((uint32_t)g->entry[k] < b->piece[0].len)
 			b->piece[0].map[g->entry[k]] |= BRANCH_TARGET;

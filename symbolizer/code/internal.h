@@ -16,6 +16,7 @@ struct return_sites_ctx {
 	uint8_t *mark;
 	uint32_t *stack;
 	size_t cap;
+	bool flow_known; /* `flow` is that of the function */
 	uint32_t nend;
 	struct end {
 		uint32_t block;
@@ -34,6 +35,9 @@ uint32_t return_sites_last(const struct cfg *g, uint32_t block);
 
 /* The registers just before instruction p. */
 struct reg_state return_sites_state(const struct return_sites_ctx *c, struct exit_point p);
+
+/* Whether the stack pointer is, just before instruction p, what it was at the entry. */
+bool return_sites_frame_is_gone(const struct return_sites_ctx *c, struct exit_point p);
 
 /* Set c->mark for the blocks reachable from the end of `block` that can reach a return. */
 void return_sites_mark_after(struct return_sites_ctx *c, uint32_t block);
@@ -72,6 +76,9 @@ struct branches {
 	uint32_t npiece, len;	    /* len: of all pieces */
 	uint64_t *pad;		    /* addresses of all landing pads */
 	size_t npad, pad_cap;
+	/* It jumps to a computed address when its frame is gone: into another function, as a call
+	 * by pointer at its end does, or to where it has no frame. */
+	bool leaves_by_pointer;
 	const char *reason;
 };
 

@@ -114,7 +114,7 @@ static bool is_cleanup(const struct return_sites_ctx *c, const struct arch_insn 
 	       c->ops.is_cleanup(c->ops.arg, i->target);
 }
 
-static bool frame_is_gone(const struct return_sites_ctx *c, struct exit_point p)
+bool return_sites_frame_is_gone(const struct return_sites_ctx *c, struct exit_point p)
 {
 	struct reg_state s = return_sites_state(c, p);
 
@@ -157,7 +157,7 @@ static int judge_way_out(struct return_sites_ctx *c, uint32_t block)
 	struct exit_point p = {block, return_sites_last(&c->g, block)};
 	const struct arch_insn *i = &c->g.insn[p.insn];
 
-	if (i->flow == ARCH_FLOW_JUMP && frame_is_gone(c, p)) {
+	if (i->flow == ARCH_FLOW_JUMP && return_sites_frame_is_gone(c, p)) {
 		if (is_cleanup(c, i))
 			return add_end(c, block, false);
 		c->reason = "it ends in a jump to another function";
@@ -349,6 +349,7 @@ static int find_exits(struct return_sites_ctx *c, struct exit_point p[EXITS_MAX]
 
 	if (rc == -ELOOP)
 		c->reason = "its flow is too complex";
+	c->flow_known = !rc;
 	if (!rc)
 		rc = find_ends(c);
 	if (rc)
@@ -367,6 +368,7 @@ int return_sites_analyze(struct return_sites_ctx *c, const uint8_t *code, size_t
 	memset(out, 0, sizeof(*out));
 	out->ret_reg = ARCH_NOREG;
 	c->reason = NULL;
+	c->flow_known = false;
 	if (!len)
 		return -EINVAL;
 	out->entry = (uint32_t)arch_landing_pad(code, len);

@@ -207,6 +207,19 @@ static int find_window(struct return_sites_ctx *c, void *arg, uint32_t block, st
 	return -ENOENT;
 }
 
+/* Whether the stack pointer is another than at the entry before each instruction of the entry's
+ * window but the first. An instruction has one depth of the stack, which the unwinding tables say,
+ * so that no jump leads there from where the frame is gone. */
+static bool is_framed(const struct window_search *w, const struct code_window *e, uint32_t insn)
+{
+	for (uint32_t len = w->c->g.insn[insn].len; len < e->len; len += w->c->g.insn[insn].len) {
+		struct reg_state s = return_sites_state(w->c, (struct exit_point){0, ++insn});
+		if (s.r[ARCH_SP].kind != REG_FRAME || !s.r[ARCH_SP].off)
+			return false;
+	}
+	return true;
+}
+
 static void set_entry(struct window_search *w, const struct func_facts *facts)
 {
 	static const char *const why[] = {
@@ -229,6 +242,10 @@ static void set_entry(struct window_search *w, const struct func_facts *facts)
 		misfit = window_at(w, 0, insn, &e);
 	if (!misfit && !flags_dead(w, 0, insn))
 		misfit = MISFIT_FLAGS;
+	if (!misfit && w->branches.leaves_by_pointer && !is_framed(w, &e, insn)) {
+		w->out->entry_reason = "it jumps to an address that it computes";
+		return;
+	}
 	w->out->entry_reason = why[misfit];
 	if (!misfit)
 		w->out->entry = e;

@@ -257,8 +257,9 @@ struct memory_event {
 	int8_t device_type, device_index; /* c10::DeviceType; -1: the CPU has none */
 	uint64_t address;		  /* of the block, in the process or on the device */
 	uint64_t bytes; /* 0: not known, of a block that was allocated before recording began */
-	/* What of the device's memory is allocated now: of the CPU, since recording began. */
-	uint64_t total;
+	/* What of the device's memory is allocated now: of the CPU, since recording began; and what
+	 * of it the device's allocator has, that included (0: not known). */
+	uint64_t total, reserved;
 };
 
 /* Its op, or one named "(in no op)" or "(op not known)". */

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""code_unchanged.py PID: the code of the process's libtorch equals that of the file, so it has no probes."""
+"""code_unchanged.py PID: the code of the process's libtorch and libc10 equals that of the files, so it has no probes."""
 
 import struct
 import sys
@@ -11,7 +11,7 @@ def mappings(pid):
     with open(f"/proc/{pid}/maps") as f:
         for line in f:
             fields = line.split(None, 5)
-            if len(fields) == 6 and "x" in fields[1] and "libtorch" in fields[5]:
+            if len(fields) == 6 and "x" in fields[1] and ("libtorch" in fields[5] or "libc10" in fields[5]):
                 begin, end = (int(x, 16) for x in fields[0].split("-"))
                 yield begin, end, int(fields[2], 16), fields[5].strip()
 

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "base/block_table.h"
 #include "base/map.h"
 #include "symbolizer/event/event.h"
 #include "tracer/device/launches.h"
@@ -179,17 +180,10 @@ void correlations_free(struct correlations *c);
 
 /* blocks.c: the blocks of a process's memory, of the CPU. */
 
-struct block {
-	uint64_t address, bytes, ns; /* bytes 0: it is free; ns: when it was allocated */
-};
-
 /* Zero-initialise. */
 struct blocks {
-	struct map at; /* index in `list`, by address */
-	struct block *list;
-	size_t room;
-	uint32_t n, live;
-	uint64_t total; /* bytes that are allocated */
+	struct block_table table; /* by address; tag: when it was allocated */
+	uint64_t total;		  /* bytes that are allocated */
 };
 
 /* A block is allocated: sets m->total. True: there was one already, so that a record was missed:

@@ -32,7 +32,9 @@ struct held_memory {
 
 struct launch_process {
 	int32_t pid;
-	uint64_t since; /* ops that ended before may be unknown of threads that are not there */
+	uint64_t since;	    /* ops that ended before may be unknown of threads that are not there */
+	uint64_t sure_from; /* before, it may have been in ops that are not known */
+	bool is_begun;	    /* launches_begin, and there was no record yet */
 	struct launch_thread *threads[THREADS_MOST];
 	unsigned nthreads;
 	uint8_t near[THREADS_MOST]; /* by tid: where its thread may be */
@@ -184,7 +186,8 @@ static void memory_settle_within(struct launches *l, struct launch_process *p, s
 static enum activity_launch judge_none(const struct launch_process *p,
 				       const struct launch_thread *t, uint64_t ns)
 {
-	enum activity_launch as = op_history_judge(&t->ops, ns);
+	enum activity_launch as =
+	    ns < p->sure_from ? LAUNCH_UNKNOWN : op_history_judge(&t->ops, ns);
 	return as == LAUNCH_IN_NO_OP && spans_find(&p->lost, ns) ? LAUNCH_UNKNOWN : as;
 }
 
@@ -238,6 +241,7 @@ static void on_memory(struct launches *l, struct launch_process *p, const struct
 	    .address = r->name,
 	    .bytes = r->bytes,
 	    .total = r->total,
+	    .reserved = r->reserved,
 	};
 	struct memory_event before;
 	if (is_cpu && m.freed && !blocks_freed(&p->blocks, &m))
@@ -345,6 +349,15 @@ static void settle_within(struct launches *l, struct launch_process *p, struct w
 		settle(l, p, launch, op->op.op ? LAUNCH_IN_OP : LAUNCH_UNKNOWN);
 	}
 	waiting_trim(w);
+}
+
+void launches_begin(struct launches *l, int32_t pid)
+{
+	struct launch_process *p = process_find(l, pid) ? NULL : process_of(l, pid);
+	if (!p)
+		return;
+	p->since = 0;
+	p->is_begun = true;
 }
 
 void launches_op(struct launches *l, const struct op_event *ev)
@@ -499,6 +512,10 @@ void launches_record(struct launches *l, const struct activity_record *r, uint64
 {
 	l->now = now_ns > l->now ? now_ns : l->now;
 	struct launch_process *p = process_of(l, r->pid);
+	if (p && p->is_begun) {
+		p->is_begun = false;
+		p->sure_from = l->now;
+	}
 	if (p && r->kind == RECORD_LAUNCH)
 		on_launch(l, p, r);
 	else if (p && r->kind == RECORD_RAN && r->activity < ACTIVITY_KINDS)

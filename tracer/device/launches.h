@@ -27,8 +27,12 @@ struct launches *launches_new(launches_fn *fn, launches_open_fn *open, void *arg
 typedef void launches_memory_fn(const struct memory_event *m, void *arg);
 void launches_on_memory(struct launches *l, launches_memory_fn *fn);
 
-/* Nothing is kept of a process before its first record, which may be RECORD_LOST of none: of ops
- * that ended before, it is not known what they launched. */
+/* Without launches_begin nothing is kept of a process before its first record, which may be
+ * RECORD_LOST of none: of ops that ended before, it is not known what they launched. */
+
+/* All ops of the process that are recorded will be passed on. Those that it was in before are not
+ * known: until its first record nothing is said to be in no op. */
+void launches_begin(struct launches *l, int32_t pid);
 
 /* An op that is recorded has ended: those that it called come before it. */
 void launches_op(struct launches *l, const struct op_event *ev);

@@ -68,8 +68,9 @@ enum activity_record_kind {
 	RECORD_RAN,    /* what came of it: all but tid */
 	RECORD_NAME,   /* the text of a name, before its first use: name, text */
 	/* Of the process's memory: name is the address. RECORD_ALLOCATED: tid, device, start_ns,
-	 * bytes; RECORD_FREED: bytes 0: not known. total: what of the device's memory is allocated
-	 * now, as its allocator has it; 0: not known. In the order in which they were done. */
+	 * bytes; RECORD_FREED: bytes 0: not known. total, reserved: what of the device's memory is
+	 * allocated now, and what its allocator has of it; 0: not known. In the order in which they
+	 * were done. */
 	RECORD_ALLOCATED,
 	RECORD_FREED,
 	RECORD_MEMORY_LOST, /* so many of the last two were lost: bytes */
@@ -89,7 +90,7 @@ struct activity_record {
 	uint32_t correlation, stream;
 	int32_t pid, tid;	   /* as seen from ditrace; tid 0: not known */
 	uint64_t start_ns, end_ns; /* CLOCK_MONOTONIC */
-	uint64_t bytes, total;
+	uint64_t bytes, total, reserved;
 	/* Of a kernel: a number, within the process; 0: none. Of a copy: its
 	 * CUpti_ActivityMemcpyKind; 0: not known. */
 	uint64_t name;

@@ -273,6 +273,12 @@ static void sums_on_event(struct observer *o, struct target *t, const struct op_
 		breakdown_add(s->steps, ev);
 }
 
+static void sums_on_process(struct observer *o, const struct trace_process *p)
+{
+	if (!p->whole)
+		aggregate_begun_late(((struct sums_observer *)o)->sum);
+}
+
 static void sums_on_sum(struct observer *o, const struct op_sum *sum)
 {
 	aggregate_add_sum(((struct sums_observer *)o)->sum, sum);
@@ -359,6 +365,7 @@ struct observer *observer_of_sums(bool whole)
 	*s = (struct sums_observer){
 	    .observer =
 		{
+		    .on_process = sums_on_process,
 		    .on_event = sums_on_event,
 		    .on_sum = sums_on_sum,
 		    .on_activity = sums_on_activity,

@@ -12,6 +12,7 @@
 #include "symbolizer/python/python.h"
 #include "symbolizer/target/maps.h"
 #include "symbolizer/target/process.h"
+#include "tracer/device/launches.h"
 #include "tracer/engine/shim/injector.h"
 #include "tracer/proc/thread_facts.h"
 #include "tracer/session/internal.h"
@@ -249,6 +250,8 @@ static int add_mapped(struct session *s, pid_t pid, const struct maps *maps, str
 	if (!s->first_ns)
 		s->first_ns = session_now();
 	tell_process(s, p, is_late);
+	if (s->launches && s->o->memory)
+		launches_begin(s->launches, pid);
 	describe(s, p->target);
 	session_complete_procs(s);
 	return 0;

@@ -10,9 +10,14 @@ measured() {
 	ok "the program computes the same" grep -qxF -f "$T/alone" "$T/out"
 	"$DITRACE" report --group op --format json "$T/data" >"$T/report"
 	ok "each op has what the profiler says" python3 "$here/trace/memory.py" "$T/profiled" "$T/report"
+	"$DITRACE" script --only memory --format jsonl "$T/data" >"$T/events"
+	for to in chrome perfetto sqlite; do "$DITRACE" export --to "$to" -o "$T/$to" "$T/data"; done
+	ok "exports have the same" verify trace/memory_exports "$T/events" "$T/chrome" "$T/perfetto" "$T/sqlite"
+	like "as text" <("$DITRACE" script --only memory "$T/data") '  cuda:0  4\.0 MiB freed at 0x1000, now 1\.0 MiB of 22\.0 MiB reserved  in no op'
 	"$DITRACE" report --sort peak "$T/data" >"$T/table"
 	like "the peak, and what held it" "$T/table" '^peak of memory on cpu: 1[67]\.[0-9] MiB.*: [45][0-9] % '
 	like "columns of memory" "$T/table" 'Alloc +At peak v'
+	like "a line for each device" "$T/table" '^peak of memory on cuda:0: 5\.0 MiB of up to 22\.0 MiB that were reserved, .* after the first op$'
 }
 
 each_torch measured

@@ -4,39 +4,12 @@ activities) in slices of their streams, with a flow from the op."""
 
 import collections
 import json
-import struct
 import sys
 
+import perfetto_packets
+from perfetto_packets import fields
 
-def varint(b, at):
-    n = shift = 0
-    while True:
-        n |= (b[at] & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if b[at - 1] < 0x80:
-            return n, at
-
-
-def fields(b):
-    """The fields of a message: {number: [values]}."""
-    out, at = collections.defaultdict(list), 0
-    while at < len(b):
-        key, at = varint(b, at)
-        if key & 7 == 0:
-            value, at = varint(b, at)
-        elif key & 7 == 1:
-            value, at = struct.unpack_from("<Q", b, at)[0], at + 8
-        else:
-            assert key & 7 == 2, key
-            n, at = varint(b, at)
-            value, at = b[at : at + n], at + n
-            assert len(value) == n
-        out[key >> 3].append(value)
-    return out
-
-
-with open(sys.argv[1], "rb") as f:
-    packets = [fields(b) for b in fields(f.read())[1]]
+packets = perfetto_packets.packets(sys.argv[1])
 with open(sys.argv[2], encoding="utf-8") as f:
     events = {e["id"]: e for e in map(json.loads, f)}
 texts, tracks = collections.defaultdict(dict), {}  # by field and number; (pid, tid) or a name by uuid

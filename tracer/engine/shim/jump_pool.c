@@ -50,6 +50,33 @@ uint64_t pool_stub_at(const struct pool *p, uint32_t i)
 	return part_stub_at(in, i - in->first);
 }
 
+static bool reaches_both_ways(const struct jump_part *p, uint64_t addr)
+{
+	return jump_reaches(addr, p->addr) && jump_reaches(addr, p->addr + p->len) &&
+	       jump_reaches(p->addr, addr) && jump_reaches(p->addr + p->len, addr);
+}
+
+static bool part_reaches(const struct jump_part *p, const struct jump_site *s)
+{
+	const uint64_t end = s->addr + s->len;
+	return (end <= p->addr || s->addr >= p->addr + p->len) && reaches_both_ways(p, s->addr) &&
+	       reaches_both_ways(p, end) &&
+	       (!s->relative || reaches_both_ways(p, jump_relative_target(s)));
+}
+
+bool jump_pool_reaches(const struct jump_pool *p, const struct jump_site *s)
+{
+	uint64_t k = 0;
+	while (k < p->n && k < JUMP_PARTS && !part_reaches(&p->part[k], s))
+		k++;
+	return k < p->n && k < JUMP_PARTS;
+}
+
+bool pool_reaches(const struct pool *p, uint32_t i, const struct jump_site *s)
+{
+	return part_reaches(&part_of(p, i)->at, s);
+}
+
 static int part_index(struct pool_part *p, struct map *by_window)
 {
 	const uint64_t *head = part_head(p);
@@ -149,7 +176,8 @@ int pool_contents(struct pool *p, uint32_t i, const struct jump_site *s, uint8_t
 int64_t pool_add(struct pool *p, const struct jump_site *s)
 {
 	unsigned k = 0;
-	while (k < p->parts && p->part[k].stubs == part_room(&p->part[k]))
+	while (k < p->parts &&
+	       (p->part[k].stubs == part_room(&p->part[k]) || !part_reaches(&p->part[k].at, s)))
 		k++;
 	if (k == p->parts)
 		return -ENOSPC;

@@ -61,6 +61,13 @@ uint64_t jump_target(const uint8_t code[ARCH_JUMP_LEN], uint64_t at)
 	return *code == JMP ? at + ARCH_JUMP_LEN + (uint64_t)(int64_t)d : 0;
 }
 
+uint64_t jump_relative_target(const struct jump_site *s)
+{
+	int32_t d;
+	memcpy(&d, s->bytes + s->len - OPERAND, sizeof(d));
+	return s->addr + s->len + (uint64_t)(int64_t)d;
+}
+
 unsigned jump_stub_copy(const struct jump_site *s)
 {
 	unsigned skips = s->skips_red_zone ? sizeof(skip) + sizeof(unskip) : 0;

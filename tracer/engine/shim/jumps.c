@@ -71,21 +71,10 @@ static bool part_is_sound(const struct jump_part *p)
 	       !(p->len % PAGE) && p->addr < INT64_MAX - MOST;
 }
 
-static bool part_is_near(const struct jump_part *p, const struct jump_site *s)
-{
-	const uint64_t end = s->addr + s->len;
-	return (end <= p->addr || s->addr >= p->addr + p->len) && jump_reaches(s->addr, p->addr) &&
-	       jump_reaches(s->addr, p->addr + p->len) && jump_reaches(p->addr, end) &&
-	       jump_reaches(p->addr + p->len, end);
-}
-
 static bool site_is_sound(const struct jump_site *s, const struct jump_pool *p)
 {
-	bool sound = s->len >= ARCH_JUMP_LEN && s->len <= JUMP_WINDOW_MAX && s->handler &&
-		     s->number <= INT32_MAX && s->addr < UINT64_C(1) << 56;
-	for (uint64_t i = 0; i < p->n && sound; i++)
-		sound = part_is_near(&p->part[i], s);
-	return sound;
+	return s->len >= ARCH_JUMP_LEN && s->len <= JUMP_WINDOW_MAX && s->handler &&
+	       s->number <= INT32_MAX && s->addr < UINT64_C(1) << 56 && jump_pool_reaches(p, s);
 }
 
 static int check_pool(const struct jump_pool *p, struct err *e)

@@ -56,6 +56,9 @@ enum jump_state {
 	JUMP_NO_ROOM, /* the pool is full */
 };
 
+/* Whether a stub in some part of the pool can be that of the site. */
+bool jump_pool_reaches(const struct jump_pool *p, const struct jump_site *s);
+
 struct jumps_done {
 	uint32_t written, foreign, busy, split, no_room; /* sites by state */
 	uint64_t stood_ns; /* for how long the process stood, in all */
@@ -116,6 +119,9 @@ void jump_contents(uint8_t out[ARCH_JUMP_LEN], uint64_t at, uint64_t to);
 bool jump_reaches(uint64_t at, uint64_t to);
 uint64_t jump_target(const uint8_t code[ARCH_JUMP_LEN], uint64_t at);
 
+/* The address that a window which is `relative` refers to. */
+uint64_t jump_relative_target(const struct jump_site *s);
+
 /* Whether word[i] of the `n` is the one of a signal frame by which such frames are known; the stack
  * pointer that it saves in *sp. */
 bool jump_is_signal_frame(const uint64_t *word, size_t i, uint64_t *sp);
@@ -150,7 +156,10 @@ int64_t pool_of_address(const struct pool *p, uint64_t addr);
 uint64_t pool_stub_at(const struct pool *p, uint32_t i);
 uint8_t *pool_stub(const struct pool *p, uint32_t i);
 
-/* Make a stub for a site; its index or -ENOSPC, -ENOMEM. */
+/* Whether the stub `i` can be that of the site. */
+bool pool_reaches(const struct pool *p, uint32_t i, const struct jump_site *s);
+
+/* Make a stub for a site, in a part that reaches it; its index or -ENOSPC, -ENOMEM. */
 int64_t pool_add(struct pool *p, const struct jump_site *s);
 
 /* What the stub `i` of site `s` should be. 0 or -ENOSPC. */

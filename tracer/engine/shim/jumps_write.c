@@ -114,7 +114,7 @@ static int plan_fresh(struct writing *x, const struct jump_site *s, struct jump_
 {
 	bool is_its = false;
 	int64_t stub = pool_of_window(&x->pool, s->addr);
-	if (stub >= 0) {
+	if (stub >= 0 && pool_reaches(&x->pool, (uint32_t)stub, s)) {
 		p->stub = (uint32_t)stub;
 		int r = plan_known_stub(x, s, p, &is_its);
 		if (r)

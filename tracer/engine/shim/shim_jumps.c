@@ -57,37 +57,24 @@ static bool make_site(const struct engine_shim *m, const struct inside *i,
 	return true;
 }
 
-/* The pool is near libtorch_cpu: whether stubs there reach a site of libc10 and what is near it,
- * and the other way. */
-static bool is_reached(const struct jump_pool *p, uint64_t at)
-{
-	const int64_t most = INT32_MAX - (int64_t)(64 << 20);
-	for (uint64_t k = 0; k < p->n && k < JUMP_PARTS; k++) {
-		int64_t low = (int64_t)(at - p->part[k].addr);
-		int64_t high = low - (int64_t)p->part[k].len;
-		if (low > most || high < -most)
-			return false;
-	}
-	return true;
-}
-
 static bool make_memory_site(const struct inside *i, const struct probe_site *s,
 			     struct jump_site *out)
 {
 	const struct probe_file *f = &i->file;
 	uint64_t at = s->len && s->len <= JUMP_WINDOW_MAX ? elf_address(f->c10, s->offset) : 0;
 	const uint8_t *code = at ? elf_bytes(f->c10, at, s->len) : NULL;
-	if (!code || !is_reached(&i->jumps.pool, at + f->c10_bias))
+	if (!code)
 		return false;
 	*out = (struct jump_site){
 	    .addr = at + f->c10_bias,
 	    .handler = i->jumps.memory,
 	    .number = s->op,
 	    .len = s->len,
+	    .first = true, /* as there are few places that reach it */
 	    .relative = s->relative,
 	};
 	memcpy(out->bytes, code, s->len);
-	return true;
+	return jump_pool_reaches(&i->jumps.pool, out);
 }
 
 /* What of a device's memory is freed is told where it is allocated; for the CPU's there are two
@@ -169,15 +156,19 @@ static void say_foreign(struct engine_shim *m, pid_t pid, uint32_t n)
 		 "end what has probes or breakpoints in it, or use --engine bpf");
 }
 
-static void say_no_room(struct engine_shim *m, pid_t pid, uint32_t n, uint32_t of)
+/* Those for memory are judged by note_memory. */
+static void say_no_room(struct engine_shim *m, pid_t pid, const struct probe_site *const *of,
+			uint32_t n)
 {
-	if (!n || m->engine.trouble.code)
+	uint32_t none = 0;
+	for (uint32_t k = 0; k < n; k++)
+		none += of[k]->kind != SITE_MEMORY && jumps_state(m->jumps, k) == JUMP_NO_ROOM;
+	if (!none || m->engine.trouble.code)
 		return;
 	err_set(&m->engine.trouble, -ENOSPC,
 		"too little memory is free within 2 GiB of libtorch_cpu for %u of %u jumps into "
-		"process "
-		"%d; ops there are observed instead, which may cost twice as much",
-		n, of, pid);
+		"process %d; ops there are observed instead, which may cost twice as much",
+		none, n, pid);
 }
 
 static int write_jumps(struct engine_shim *m, struct inside *i, struct jump_site *sites,
@@ -198,7 +189,7 @@ static int write_jumps(struct engine_shim *m, struct inside *i, struct jump_site
 		note_written(m, i, of, n);
 		note_memory(m, i, of, n);
 		say_foreign(m, i->pid, done.foreign);
-		say_no_room(m, i->pid, done.no_room, n);
+		say_no_room(m, i->pid, of, n);
 	}
 	return r;
 }

@@ -51,14 +51,15 @@ static void hand_over(struct inside *i, unsigned slot, const struct shim_memory_
 	const struct shim_thread *t = &i->share->thread[slot];
 	const struct activity_record r = {
 	    .kind = freed ? RECORD_FREED : RECORD_ALLOCATED,
-	    .device_type = is_device ? x->device_type : 0,
-	    .device_index = is_device ? x->device_index : -1,
+	    .device_type = is_device ? (int8_t)x->hit.generation : 0,
+	    .device_index = is_device ? (int8_t)(x->hit.generation >> 8) : -1,
 	    .pid = i->pid,
 	    .tid = (int32_t)shim_tid(i, slot, (uint32_t)t->tid),
 	    .start_ns = x->hit.ts,
 	    .end_ns = x->hit.ts,
 	    .bytes = bytes < 0 ? -(uint64_t)bytes : (uint64_t)bytes,
 	    .total = is_device ? x->total : 0,
+	    .reserved = is_device ? x->reserved : 0,
 	    .name = x->hit.sp,
 	};
 	fn(&r, arg);
@@ -121,7 +122,7 @@ void shim_memory_trouble(struct inside *i, struct err *e)
 	i->memory_told = true;
 	err_set(e, -ENOTSUP,
 		"memory of process %d is not recorded: the functions of its libc10 that are told "
-		"of it have no place for jumps, or are too far from the memory for them",
+		"of it have no place for jumps, or no memory is free within 2 GiB of it",
 		i->pid);
 	err_hint(e, "torch.profiler with profile_memory=True, in the program, tells of it");
 }

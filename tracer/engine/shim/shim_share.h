@@ -44,10 +44,10 @@ struct modes_control {
 enum { JUMP_PARTS = 32 };
 
 /* Memory in a process for the stubs of jumps, of one part or, where so much is not free in one
- * piece, of several. Each is within reach of the sites (2 GiB less than a window), mapped r-x and
- * private, aligned to pages and at first all zeros. It stays mapped for the life of the process:
- * threads may be in its stubs when all jumps have long been taken out. A window keeps its stub for
- * ever, so room for all that may ever be used is enough. */
+ * piece, of several. Each is within reach of some of the sites (2 GiB less than a window), mapped
+ * r-x and private, aligned to pages and at first all zeros. It stays mapped for the life of the
+ * process: threads may be in its stubs when all jumps have long been taken out. A window keeps its
+ * stub for ever, so room for all that may ever be used is enough. */
 struct jump_pool {
 	uint64_t n; /* parts; 0: no jumps are possible */
 	struct jump_part {
@@ -55,8 +55,8 @@ struct jump_pool {
 	} part[JUMP_PARTS];
 };
 
-/* Where jumps may lead, as addresses in the process: the pool, near libtorch_cpu, and the functions
- * that stubs call (tracer/engine/shim/jumps.h). */
+/* Where jumps may lead, as addresses in the process: the pool, near libtorch_cpu and libc10, and
+ * the functions that stubs call (tracer/engine/shim/jumps.h). */
 struct shim_jumps {
 	struct jump_pool pool;
 	uint64_t entry;	    /* the entry of an op */
@@ -156,10 +156,10 @@ struct shim_thread {
 
 /* What is done with memory, as it is in a ring: op is an enum shim_memory. */
 struct shim_memory_record {
-	struct hit hit; /* size, ts; sp: the address; seq: bytes, negative where it is freed */
-	uint64_t total; /* of a device: what is allocated now */
-	int8_t device_type, device_index;
-	uint8_t unused[6];
+	/* size, ts; sp: the address; seq: bytes, negative where it is freed; generation: the
+	 * device, its type and index, a byte each */
+	struct hit hit;
+	uint64_t total, reserved; /* of a device: what is allocated, and reserved, now */
 };
 
 /* Whether what devices do is recorded. */

@@ -4,26 +4,20 @@
 
 enum { CPU = 0 }; /* c10::DeviceType */
 
-/* c10::Device, by value: type and index, a byte each (c10/core/Device.h). */
-static void set_device(struct shim_memory_record *m, uint64_t device)
-{
-	m->device_type = (int8_t)device;
-	m->device_index = (int8_t)(device >> 8);
-}
-
-/* False: it is nothing to be told. */
+/* False: it is nothing to be told. A c10::Device is passed by value: type and index, a byte each
+ * (c10/core/Device.h). */
 static bool fill(struct shim_memory_record *m, const uint64_t *regs, uint32_t which)
 {
 	const uint8_t *arg = arch_int_arg;
 	const bool is_device = which == SHIM_MEMORY_REPORT;
-	m->device_index = -1;
 	m->hit.op = which;
 	m->hit.sp = regs[arg[is_device ? 0 : 1]];
 	if (is_device) {
 		m->hit.seq = regs[arg[1]];
 		m->total = regs[arg[2]];
-		set_device(m, regs[arg[4]]);
-		return m->device_type != CPU && m->hit.seq;
+		m->reserved = regs[arg[3]];
+		m->hit.generation = (uint16_t)regs[arg[4]];
+		return (int8_t)m->hit.generation != CPU && m->hit.seq;
 	}
 	m->hit.seq = which == SHIM_MEMORY_NEW ? regs[arg[2]] : 0;
 	return m->hit.sp && (m->hit.seq || which == SHIM_MEMORY_DELETE);

@@ -452,16 +452,118 @@ static void no_events_no_table(void **state)
 	aggregate_free(a);
 }
 
-static void memory(struct aggregate *a, struct op_event of, bool freed, uint64_t address,
-		   uint64_t bytes, uint64_t total)
+static void memory_of(struct aggregate *a, int8_t device, struct op_event of, bool freed,
+		      uint64_t address, uint64_t bytes, uint64_t total)
 {
 	const struct memory_event m = {.of = of,
 				       .freed = freed,
-				       .device_index = -1,
+				       .device_type = device,
+				       .device_index = device ? 0 : -1,
+				       .reserved = device ? 1000 + total : 0,
 				       .address = address,
 				       .bytes = bytes,
 				       .total = total};
 	assert_int_equal(aggregate_add_memory(a, &m), 0);
+}
+
+static void memory(struct aggregate *a, struct op_event of, bool freed, uint64_t address,
+		   uint64_t bytes, uint64_t total)
+{
+	memory_of(a, 0, of, freed, address, bytes, total);
+}
+
+static void says(const struct aggregate *a, const char *what, bool yes)
+{
+	struct report_opts opts = {.all_activities = true};
+	char *text = printed(a, &opts, report_print);
+	if (yes != (strstr(text, what) != NULL))
+		fail_msg("%s in: %s", what, text);
+	free(text);
+}
+
+/* That of devices is apart, block for block. */
+static void memory_of_devices(void **state)
+{
+	enum { CUDA = 1, XPU = 12 };
+	(void)state;
+	struct aggregate *a = aggregate_new();
+	const struct op_event of = sample_event(1, 0, 0, 100, 100);
+	size_t n;
+	memory_of(a, CUDA, of, false, 0x10, 70, 70);
+	assert_int_equal(aggregate_keys(a) & (AGGREGATE_MEMORY | AGGREGATE_DEVICE_MEMORY),
+			 AGGREGATE_DEVICE_MEMORY);
+	memory(a, of, false, 0x10, 5, 5);
+	memory_of(a, XPU, of, false, 0x10, 40, 40);
+	memory_of(a, CUDA, of, true, 0x10, 70, 0);
+	assert_int_equal(aggregate_end(a), 0);
+	const struct memory_peak *p = aggregate_peaks(a, &n);
+	assert_int_equal(n, 3);
+	assert_int_equal(p[0].bytes, 70);
+	assert_int_equal(p[0].reserved, 1070);
+	assert_int_equal(p[1].bytes, 5);
+	assert_int_equal(p[1].reserved, 0);
+	assert_int_equal(p[2].bytes, 40);
+	const struct memory_row *r = aggregate_rows(a, &n)[0]->memory;
+	assert_int_equal(r[MEMORY_CPU].allocated, 5);
+	assert_int_equal(r[MEMORY_CPU].freed, 0);
+	assert_int_equal(r[MEMORY_CPU].at_peak, 5);
+	assert_int_equal(r[MEMORY_DEVICES].allocated, 110);
+	assert_int_equal(r[MEMORY_DEVICES].freed, 70);
+	assert_int_equal(r[MEMORY_DEVICES].at_peak, 110);
+	assert_true(aggregate_keys(a) & AGGREGATE_MEMORY);
+	aggregate_begun_late(a);
+	says(a, "peak of memory on cuda:0: 70 B of up to 1.0 KiB that were reserved\n", true);
+	says(a, "peak of memory on xpu:0: 40 B of up to 1.0 KiB that were reserved\n", true);
+	says(a, "peak of memory on cpu: 5 B allocated since recording began: 100 % ", true);
+	aggregate_free(a);
+}
+
+static void called(struct aggregate *a, uint64_t id, uint16_t depth, uint64_t from, uint64_t to,
+		   const struct py_stack *stack)
+{
+	struct op_event ev = sample_event(id, 0, depth, from, to);
+	ev.stack = ev.where_stack = stack;
+	assert_int_equal(aggregate_add(a, &ev), 0);
+}
+
+static void done_in(struct aggregate *a, uint64_t id, uint64_t ns, const struct py_stack *stack,
+		    bool freed, uint64_t bytes)
+{
+	struct op_event of = sample_event(id, 0, 0, ns, ns);
+	of.stack = of.where_stack = stack;
+	memory(a, of, freed, 0x1000 * id + ns, bytes, 1000);
+}
+
+/* A row has what the calls in its calls did, too; those of its own once. */
+static void memory_of_what_is_called(void **state)
+{
+	(void)state;
+	struct aggregate *a = aggregate_new();
+	const struct py_stack *x = sample_event(1, 0, 0, 0, 1).stack, *y = sample_other_stack();
+	called(a, 4, 2, 30, 40, x); /* in 3, in 2, in 1 */
+	done_in(a, 4, 35, x, false, 100);
+	called(a, 3, 1, 20, 50, y);
+	done_in(a, 3, 25, y, true, 10);
+	done_in(a, 3, 45, y, false, 5);
+	called(a, 5, 1, 60, 70, y);
+	done_in(a, 5, 65, y, false, 1000);
+	called(a, 2, 0, 10, 80, x);
+	done_in(a, 2, 75, x, true, 1);
+	called(a, 6, 0, 90, 95, y);
+	done_in(a, 6, 92, y, false, 20);
+	assert_int_equal(aggregate_end(a), 0);
+	size_t n;
+	const struct aggregate_row *const *rows = aggregate_rows(a, &n);
+	assert_int_equal(n, 2);
+	assert_int_equal(rows[0]->memory[MEMORY_CPU].net, 100 - 10 + 5 + 1000 - 1);
+	assert_int_equal(rows[1]->memory[MEMORY_CPU].net, 100 - 10 + 5 + 1000 + 20);
+	assert_true(aggregate_keys(a) & AGGREGATE_NET_MEMORY);
+	/* the caller of 3 has been added without it: sums are not told then */
+	done_in(a, 3, 46, y, false, 7);
+	assert_int_equal(aggregate_end(a), 0);
+	assert_int_equal(rows[0]->memory[MEMORY_CPU].net, 0);
+	assert_false(aggregate_keys(a) & AGGREGATE_NET_MEMORY);
+	aggregate_free(a);
 }
 
 /* What held most of it is known at the end, in whatever order it came. */
@@ -486,15 +588,20 @@ static void the_peak_of_memory(void **state)
 	assert_int_equal(p->known, 140);
 	const struct aggregate_row *const *rows = aggregate_rows(a, &n);
 	assert_int_equal(n, 2);
-	assert_int_equal(rows[0]->memory.allocated, 130);
-	assert_int_equal(rows[0]->memory.freed, 210);
-	assert_int_equal(rows[0]->memory.at_peak, 30);
-	assert_int_equal(rows[1]->memory.allocated, 110);
-	assert_int_equal(rows[1]->memory.at_peak, 110);
+	assert_int_equal(rows[0]->memory[MEMORY_CPU].allocated, 130);
+	assert_int_equal(rows[0]->memory[MEMORY_CPU].freed, 210);
+	assert_int_equal(rows[0]->memory[MEMORY_CPU].at_peak, 30);
+	assert_int_equal(rows[1]->memory[MEMORY_CPU].allocated, 110);
+	assert_int_equal(rows[1]->memory[MEMORY_CPU].at_peak, 110);
 	struct aggregate_totals t;
 	aggregate_totals(a, &t);
 	assert_int_equal(t.memory_unknown, 1);
 	assert_true(aggregate_keys(a) & AGGREGATE_MEMORY);
+	says(a, "peak of memory on cpu: 140 B: 79 % add.Tensor at train.py:40", true);
+	says(a, "allocated since recording began", false);
+	aggregate_begun_late(a);
+	says(a, "peak of memory on cpu: 140 B allocated since recording began: 79 % add.Tensor",
+	     true);
 	aggregate_free(a);
 }
 
@@ -519,6 +626,8 @@ int main(void)
 	    cmocka_unit_test(rows_as_csv),
 	    cmocka_unit_test(no_events_no_table),
 	    cmocka_unit_test(the_peak_of_memory),
+	    cmocka_unit_test(memory_of_devices),
+	    cmocka_unit_test(memory_of_what_is_called),
 	};
 	return unit_run(tests, NULL, NULL);
 }

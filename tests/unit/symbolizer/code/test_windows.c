@@ -289,12 +289,35 @@ static void test_neither(void **state)
 	REFUSED(tail_work, NULL, "it ends in a jump to another function");
 }
 
+/* ---- a jump by pointer when the frame is gone, as to a virtual function ---- */
+
+CODE(by_pointer, "push rbp; mov rbp, rsp; nop; call t_work; pop rbp; jmp rax")
+CODE(by_pointer_slot, "endbr64; sub rsp, 8; nop; call t_work; add rsp, 8; jmp [rax + 16]")
+CODE(by_pointer_long, "mov eax, 1; call t_work; jmp rax")
+CODE(by_pointer_bare, "nop; mov eax, 1; call t_work; jmp rax")
+CODE(by_pointer_late, "nop; push rbp; mov rbp, rsp; call t_work; pop rbp; jmp rax")
+CODE(by_pointer_popped, "push rbp; pop rbp; nop; nop; nop; call t_work; jmp rax")
+CODE(by_pointer_framed, "push rbp; mov rbp, rsp; nop; call t_work; jmp rax")
+
+static void test_by_pointer(void **state)
+{
+	static const char computes[] = "it jumps to an address that it computes";
+	(void)state;
+	REFUSED(by_pointer, NULL, computes);
+	REFUSED(by_pointer_slot, NULL, computes);
+	REFUSED(by_pointer_long, NULL, computes);
+	BOTH(by_pointer_bare, computes);
+	BOTH(by_pointer_late, computes);
+	BOTH(by_pointer_popped, computes);
+	BOTH(by_pointer_framed, computes);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_fits),    cmocka_unit_test(test_entry),
 	    cmocka_unit_test(test_exit),    cmocka_unit_test(test_handlers),
-	    cmocka_unit_test(test_neither),
+	    cmocka_unit_test(test_neither), cmocka_unit_test(test_by_pointer),
 	};
 
 	return unit_run(tests, NULL, NULL);

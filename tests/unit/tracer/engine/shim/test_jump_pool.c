@@ -95,10 +95,47 @@ static void test_parts(void **state)
 			assert_int_equal(at[page * PAGE + i], 0);
 }
 
+/* A site, or what a relative one refers to, gets a stub only from where a jump leads there. */
+static void test_reach(void **state)
+{
+	enum { DISPLACEMENT_AT = 3, RELATIVE = 7 }; /* mov rax, [rip + disp32] */
+	const struct jump_pool *parts = *state;
+	const uint64_t far = UINT64_C(3) << 30;
+	struct pool p;
+	struct jump_site s = site(STUBS);
+	assert_int_equal(pool_read(&p, mem, parts, NULL), 0);
+	p.part[0].at.addr -= far;
+	p.part[1].at.addr += far;
+	p.part[0].stubs = p.part[1].stubs = p.part[2].stubs = 0;
+	assert_int_equal(pool_add(&p, &s), p.part[2].first);
+	assert_true(pool_reaches(&p, p.part[2].first, &s));
+	assert_false(pool_reaches(&p, 0, &s));
+	assert_false(pool_reaches(&p, p.part[1].first, &s));
+	s.addr -= far;
+	assert_int_equal(pool_add(&p, &s), 0);
+	s.addr -= UINT64_C(1) << 32;
+	assert_int_equal(pool_add(&p, &s), -ENOSPC);
+	pool_free(&p);
+
+	s = site(STUBS);
+	s.relative = true;
+	s.len = RELATIVE;
+	assert_true(jump_pool_reaches(parts, &s));
+	for (int up = 0; up < 2; up++) {
+		const int32_t most = up ? INT32_MAX : INT32_MIN;
+		memcpy(s.bytes + DISPLACEMENT_AT, &most, sizeof(most));
+		struct jump_pool one = {1, {parts->part[2]}};
+		assert_true(up == jump_pool_reaches(&one, &s));
+		one.part[0].addr -= UINT64_C(1) << 20;
+		assert_true(!up == jump_pool_reaches(&one, &s));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup(test_parts, map_parts),
+	    cmocka_unit_test_setup(test_reach, map_parts),
 	};
 
 	return unit_run(tests, NULL, NULL);
