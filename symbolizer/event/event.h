@@ -383,6 +383,10 @@ struct sampling {
  * known)" when the native stack is incomplete. */
 const char *sample_op_name(const struct sample *s);
 
+/* Whether the thread was at work for ditrace's library in the process: the innermost native frame
+ * but for those of the kernel and of the C library is of it, or of the memory for its stubs. */
+bool sample_is_own(const struct sample *s);
+
 /* The phase of a sample within a backward node, by its Python stack, which may be NULL: there the
  * frames that call the engine are known by their files, torch/autograd/__init__.py and graph.py. */
 enum op_phase py_stack_backward_phase(const struct py_stack *s);

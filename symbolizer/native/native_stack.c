@@ -107,12 +107,21 @@ static bool get_thread(Dwfl *dwfl, pid_t tid, void *arg, void **thread_arg)
 	return s->thread && tid == s->thread->tid;
 }
 
+/* A word among code, which stays as it is: unwinding tables of stubs refer to such
+ * (tracer/engine/shim/stub_image.h). */
+static bool read_code_word(const struct native_stacks *s, uint64_t addr, uint64_t *out)
+{
+	const struct mapping *m = maps_find(s->maps, addr);
+	const struct mem live = mem_process(s->pid);
+	return m && m->exec && !mem_read_u64(&live, addr, out);
+}
+
 static bool read_memory(Dwfl *dwfl, Dwarf_Addr addr, Dwarf_Word *out, void *arg)
 {
 	struct native_stacks *s = arg;
 	uint64_t word;
 	(void)dwfl;
-	if (mem_read_u64(s->thread->mem, addr, &word)) {
+	if (mem_read_u64(s->thread->mem, addr, &word) && !read_code_word(s, addr, &word)) {
 		s->missed = true;
 		return false;
 	}
