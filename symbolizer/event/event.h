@@ -204,7 +204,9 @@ struct op_event {
 	bool thrown; /* exited by a C++ exception; end_ns is when that was noticed */
 	/* Live tracing of a backward node: address and sequence number of its Node; 0: unknown. */
 	uint64_t node, node_seq;
-	const struct py_stack *native;	 /* native stack of a sample, else NULL */
+	/* The native stack of a sample; of an op the C++ callers inside the innermost Python frame,
+	 * by --native-stack. NULL: unknown, or there is none. */
+	const struct py_stack *native;
 	const struct event_stats *stats; /* NULL: not measured */
 };
 
