@@ -72,11 +72,6 @@ the_same() {
 	ok "the same events as bpf" python3 "$here/compare_engines.py" --observed --least 2000 "$T/bpf.jsonl" "$T/shim.jsonl"
 	ok "a second one is refused" attached refused
 	ok "so are uprobes, which would end the program where there are jumps" attached refused_to_bpf
-	if command -v gdb >/dev/null; then
-		ok "gdb sees whole stacks in the recorder and in stubs" attached in_gdb
-	else
-		skip "no gdb"
-	fi
 	ok "taken out from outside, ditrace ends" taken_out
 	like "ctl says that" "$T/ctl" 'out of use'
 	ok "and in again" attached one_line again
@@ -95,8 +90,17 @@ in_parts() {
 	[ "$(grep -c ' r-xp 00000000 .*/libditrace_stubs.so' "/proc/$child/maps")" -gt 4 ] && not_found "$T/attached" 'no jumps'
 }
 
+# Of a process that was entered before, the file of the library is gone.
+debugged() {
+	command -v gdb >/dev/null || { skip "no gdb"; return; }
+	on_line
+	ok "gdb sees whole stacks in the recorder and in stubs" attached in_gdb
+	exec 9>&-
+}
+
 in_gdb() {
-	gdb -batch -p "$child" -ex 'set pagination off' -ex 'tbreak *on_exit_window' -ex "shell echo gdb >$T/in" -ex continue -ex bt \
+	! grep 'no jumps' "$T/attached" || return 0
+	timeout -s INT "${PATIENCE:-180}" gdb -batch -p "$child" -ex 'set pagination off' -ex 'tbreak *on_exit_window' -ex "shell echo gdb >$T/in" -ex continue -ex bt \
 		-ex 'tbreak **(unsigned long *)$rsp' -ex continue -ex bt -ex detach >"$T/gdb" 2>&1
 	wait_line "$T/lines" '^gdb ' && is_whole_twice "$T/gdb"
 }
@@ -236,6 +240,7 @@ pid_or_end() {
 all() {
 	enter=("$DITRACE" attach --engine shim -o "$T/data")
 	the_same
+	debugged
 	crowd
 	users
 }

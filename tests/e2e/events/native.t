@@ -16,7 +16,7 @@ threads() {
 	like "an op of a C thread shows the line that called it" "$T/report" \
 		" 100 .* aten::relu .* native.c:$line run: given.relu\(&result, &given.tensor\)"
 	"$DITRACE" script "$T/data" >"$T/script"
-	like "one below a line of Python is told at that" "$T/script" "^aten::relu .* native.py:[0-9]+ <module>: .*in_place"
+	like "one below a line of Python is told at that" "$T/script" "^aten::relu .*/native.py:[0-9]+ <module>: .*in_place"
 	like "and shows the lines of C between them" "$T/script" "^ +called by .*native.c:$place in_place: run\(NULL\)"
 	"$DITRACE" report --call-graph callees --percent-limit 0 "$T/data" >"$T/report"
 	like "the tree has both" "$T/report" "in_place \(native.c:$place\)"
