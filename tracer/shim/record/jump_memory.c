@@ -54,7 +54,9 @@ static int open_image(void)
 				own.dli_fname) >= (int)sizeof(path))
 		return -1;
 	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	if (fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size == POOL)
+	/* Hazard: where the folder has gone, another user may have made one of that name. */
+	if (fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size == POOL &&
+	    (!st.st_uid || st.st_uid == geteuid()))
 		return fd;
 	if (fd >= 0)
 		close(fd);
