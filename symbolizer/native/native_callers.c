@@ -107,7 +107,8 @@ static struct native_stacks *stacks_at(struct native_callers *c, uint64_t pc)
 static bool is_interpreter(const char *path)
 {
 	const char *name = text_base_name(path);
-	return !strncmp(name, "libpython", 9) || !strncmp(name, "python", 6);
+	return !strncmp(name, "libpython", 9) ||
+	       (!strncmp(name, "python", 6) && !strstr(name, ".so"));
 }
 
 /* Rows. */
