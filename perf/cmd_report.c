@@ -90,6 +90,7 @@ static int take_sample(struct report *p, const struct sample *s)
 	}
 	sample_as_event(s, &ev);
 	p->sampled.mismatched += s->mismatched;
+	p->sampled.own_weight += sample_is_own(s) ? s->weight : 0;
 	int r = aggregate_add(p->sum, &ev);
 	return !r && p->tree ? call_tree_add_sample(p->tree, s, (enum call_frames)p->frames) : r;
 }

@@ -49,62 +49,66 @@ void trace_default_output(struct session_opts *o);
 extern const char *const trace_phases[]; /* words of --phase, in the order of enum session_phase */
 
 /* The options of both; `o` is a struct session_opts. */
-#define TRACE_OPTIONS(o)                                                                           \
-	{'o',                                                                                      \
-	 "output",                                                                                 \
-	 OPTION_STRING,                                                                            \
-	 &(o).output,                                                                              \
-	 "FILE",                                                                                   \
-	 "record to FILE, or into a folder, DIR/ (default ditrace.data; with --print none)",       \
-	 NULL},                                                                                    \
-	    {0,	  "print", OPTION_FLAG, &(o).print, NULL, "print each event on standard output",   \
-	     NULL},                                                                                \
-	    {0,                                                                                    \
-	     "prometheus",                                                                         \
-	     OPTION_STRING,                                                                        \
-	     &(o).prometheus,                                                                      \
-	     "[HOST:]PORT",                                                                        \
-	     "serve metrics for Prometheus there; no file, unless with -o",                        \
-	     NULL},                                                                                \
-	    {0,		  "sample", OPTION_DEFAULTED,                                              \
-	     &(o).sample, "HZ",	    "take samples, too: 99 a second, or HZ",                       \
-	     NULL},                                                                                \
-	    {0, "ops", OPTION_STRING, &(o).ops, "LIST", "trace these ops only", NULL},             \
-	    {0, "not-ops", OPTION_STRING, &(o).not_ops, "LIST", "leave these ops out", NULL},      \
-	    {0,		"when", OPTION_STRING,                                                     \
-	     &(o).when, "EXPR", "record only calls for which EXPR holds: 'self.dim() == 2'",       \
-	     NULL},                                                                                \
-	    {0,		 "depth", OPTION_COUNT,                                                    \
-	     &(o).depth, "N",	  "trace the outermost N levels of ops only",                      \
-	     NULL},                                                                                \
-	    {0,                                                                                    \
-	     "phase",                                                                              \
-	     OPTION_CHOICE,                                                                        \
-	     &(o).phase,                                                                           \
-	     "all|forward|backward|recompute",                                                     \
-	     "trace one phase only",                                                               \
-	     trace_phases},                                                                        \
-	    {0,		  "devices",                                                               \
-	     OPTION_FLAG, &(o).devices,                                                            \
-	     NULL,	  "engine shim: record what GPUs do, of running programs, too",            \
-	     NULL},                                                                                \
-	    {0,		  "no-devices",                                                            \
-	     OPTION_FLAG, &(o).no_devices,                                                         \
-	     NULL,	  "engine shim: do not record what GPUs do",                               \
-	     NULL},                                                                                \
-	    {0,		  "memory", OPTION_FLAG,                                                   \
-	     &(o).memory, NULL,	    "engine shim: record what ops allocate and free, on the CPU",  \
-	     NULL},                                                                                \
-	    {0,		  "no-loss",                                                               \
-	     OPTION_FLAG, &(o).no_loss,                                                            \
-	     NULL,	  "engine shim: wait for room, sum nothing up",                            \
-	     NULL},                                                                                \
-	    {0,		  "buffer", OPTION_SIZE,                                                   \
-	     &(o).buffer, "SIZE",   "engine shim: records of a thread that may wait, up to 64M",   \
-	     NULL},                                                                                \
-	{                                                                                          \
-		0, "engine", OPTION_CHOICE, &(o).engine, "auto|bpf|ptrace|shim", "how to trace",   \
-		    engine_names                                                                   \
+#define TRACE_OPTIONS(o)                                                                             \
+	{'o',                                                                                        \
+	 "output",                                                                                   \
+	 OPTION_STRING,                                                                              \
+	 &(o).output,                                                                                \
+	 "FILE",                                                                                     \
+	 "record to FILE, or into a folder, DIR/ (default ditrace.data; with --print none)",         \
+	 NULL},                                                                                      \
+	    {0,	  "print", OPTION_FLAG, &(o).print, NULL, "print each event on standard output",     \
+	     NULL},                                                                                  \
+	    {0,                                                                                      \
+	     "prometheus",                                                                           \
+	     OPTION_STRING,                                                                          \
+	     &(o).prometheus,                                                                        \
+	     "[HOST:]PORT",                                                                          \
+	     "serve metrics for Prometheus there; no file, unless with -o",                          \
+	     NULL},                                                                                  \
+	    {0,		  "sample", OPTION_DEFAULTED,                                                \
+	     &(o).sample, "HZ",	    "take samples, too: 99 a second, or HZ",                         \
+	     NULL},                                                                                  \
+	    {0, "ops", OPTION_STRING, &(o).ops, "LIST", "trace these ops only", NULL},               \
+	    {0, "not-ops", OPTION_STRING, &(o).not_ops, "LIST", "leave these ops out", NULL},        \
+	    {0,		"when", OPTION_STRING,                                                       \
+	     &(o).when, "EXPR", "record only calls for which EXPR holds: 'self.dim() == 2'",         \
+	     NULL},                                                                                  \
+	    {0,		 "depth", OPTION_COUNT,                                                      \
+	     &(o).depth, "N",	  "trace the outermost N levels of ops only",                        \
+	     NULL},                                                                                  \
+	    {0,                                                                                      \
+	     "phase",                                                                                \
+	     OPTION_CHOICE,                                                                          \
+	     &(o).phase,                                                                             \
+	     "all|forward|backward|recompute",                                                       \
+	     "trace one phase only",                                                                 \
+	     trace_phases},                                                                          \
+	    {0,		  "devices",                                                                 \
+	     OPTION_FLAG, &(o).devices,                                                              \
+	     NULL,	  "engine shim: record what GPUs do, of running programs, too",              \
+	     NULL},                                                                                  \
+	    {0,		  "no-devices",                                                              \
+	     OPTION_FLAG, &(o).no_devices,                                                           \
+	     NULL,	  "engine shim: do not record what GPUs do",                                 \
+	     NULL},                                                                                  \
+	    {0,		  "memory", OPTION_FLAG,                                                     \
+	     &(o).memory, NULL,	    "engine shim: record what ops allocate and free",                \
+	     NULL},                                                                                  \
+	    {0,		  "native-stack",                                                            \
+	     OPTION_FLAG, &(o).native_stack,                                                         \
+	     NULL,	  "engine shim: record the C++ callers of ops below their Python line, too", \
+	     NULL},                                                                                  \
+	    {0,		  "no-loss",                                                                 \
+	     OPTION_FLAG, &(o).no_loss,                                                              \
+	     NULL,	  "engine shim: wait for room, sum nothing up",                              \
+	     NULL},                                                                                  \
+	    {0,		  "buffer", OPTION_SIZE,                                                     \
+	     &(o).buffer, "SIZE",   "engine shim: records of a thread that may wait, up to 64M",     \
+	     NULL},                                                                                  \
+	{                                                                                            \
+		0, "engine", OPTION_CHOICE, &(o).engine, "auto|bpf|ptrace|shim", "how to trace",     \
+		    engine_names                                                                     \
 	}
 
 /* When they detach, though the program runs on. */

@@ -253,6 +253,8 @@ void json_event(FILE *f, const struct op_event *ev)
 	json_results(&j, "results", ev);
 	put_stack(&j, "stack", ev->where_stack ? ev->where_stack : ev->stack);
 	put_stack(&j, "backward_of", ev->backward_of);
+	if (ev->native)
+		put_stack(&j, "native", ev->native);
 	json_close(&j, '}');
 }
 

@@ -174,6 +174,19 @@ static void print_where(FILE *f, const struct op_event *ev)
 	print_frame(f, of);
 }
 
+static void print_frame_line(FILE *f, const struct py_frame *at)
+{
+	fputs("    called by ", f);
+	if (at->line) {
+		print_frame(f, at);
+	} else {
+		text_print_safe(f, at->file);
+		putc(' ', f);
+		text_print_safe(f, at->function);
+	}
+	putc('\n', f);
+}
+
 static void print_head(FILE *f, const struct op_event *ev)
 {
 	char time[32];
@@ -194,6 +207,8 @@ static void print_head(FILE *f, const struct op_event *ev)
 		fputs(", thrown", f);
 	print_where(f, ev);
 	putc('\n', f);
+	for (uint16_t i = 0; ev->native && i < ev->native->depth; i++)
+		print_frame_line(f, ev->native->frames[i]);
 }
 
 int event_print(struct event_printer *p, const struct op_event *ev)

@@ -14,7 +14,7 @@
 struct open_op {
 	uint64_t id;
 	uint32_t node;
-	const struct py_stack *stack;
+	const struct py_stack *stack, *native;
 };
 
 struct tree_thread {
@@ -190,6 +190,28 @@ static int64_t context_of(struct call_tree *t, const struct open_op *parent,
 	return stack_node(t, parent->node, stack, parent->stack->depth);
 }
 
+/* Append the frames numbered from - 1 down to `to` (0: innermost) below `node`. */
+static int64_t native_nodes(struct call_tree *t, int64_t node, const struct py_stack *stack,
+			    unsigned from, unsigned to)
+{
+	for (unsigned i = from; i-- > to && node >= 0;)
+		node = node_of(t, (uint32_t)node, frame_name(t, stack->frames[i]), false);
+	return node;
+}
+
+/* The C++ callers of an op, as far as they are not those of the op that encloses it. */
+static int64_t callers_of(struct call_tree *t, int64_t node, const struct open_op *parent,
+			  const struct op_event *ev, enum call_frames which)
+{
+	unsigned n =
+	    ev->native && which != CALL_OPS && which != CALL_PYTHON ? ev->native->depth : 0;
+	const struct py_stack *around =
+	    parent && parent->stack == ev->stack ? parent->native : NULL;
+	if (n && around)
+		n = py_stack_lies_within(ev->native, around) ? n - around->depth : 0;
+	return native_nodes(t, node, ev->native, n, 0);
+}
+
 int call_tree_add(struct call_tree *t, const struct op_event *ev, enum call_frames which)
 {
 	struct tree_thread *th = thread_of(t, ev);
@@ -200,12 +222,14 @@ int call_tree_add(struct call_tree *t, const struct op_event *ev, enum call_fram
 	const struct py_stack *stack = beside && !parent ? ev->where_stack : ev->stack;
 	int64_t node = context_of(t, parent, stack, which);
 	if (node >= 0)
+		node = callers_of(t, node, parent, ev, which);
+	if (node >= 0)
 		node = node_in_phase(t, (uint32_t)node, op_name(t, ev->op), true,
 				     beside ? ev->phase : 0);
 	if (node < 0 || array_grow(&th->open, &th->room, th->n + 1, sizeof(*th->open)))
 		return -ENOMEM;
-	th->open[th->n++] =
-	    (struct open_op){.id = ev->id, .node = (uint32_t)node, .stack = ev->stack};
+	th->open[th->n++] = (struct open_op){
+	    .id = ev->id, .node = (uint32_t)node, .stack = ev->stack, .native = ev->native};
 	if (!t->nodes[node].calls)
 		t->nodes[node].phase = ev->phase;
 	if (ev->end_ns == 0)
@@ -248,15 +272,6 @@ int call_tree_add_activity(struct call_tree *t, const struct activity *a)
 	t->nodes[node].calls++;
 	t->nodes[node].self_ns += a->of.end_ns - a->of.start_ns;
 	return 0;
-}
-
-/* Append the frames numbered from - 1 down to `to` (0: innermost) below `node`. */
-static int64_t native_nodes(struct call_tree *t, int64_t node, const struct py_stack *stack,
-			    unsigned from, unsigned to)
-{
-	for (unsigned i = from; i-- > to && node >= 0;)
-		node = node_of(t, (uint32_t)node, frame_name(t, stack->frames[i]), false);
-	return node;
 }
 
 /* Whether the function is an op's dispatcher: at::_ops::mm::call. */

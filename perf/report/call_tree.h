@@ -33,7 +33,8 @@ struct call_tree *call_tree_new(void);
 
 /* What becomes a node. Of a sample: MIXED is Python frames, the native frames below the innermost
  * of them, and the op among these; PYTHON is Python frames and the op; NATIVE is native frames.
- * Events have no native frames: OPS is ops alone, all others Python frames and ops; with
+ * Of an event: OPS is ops alone, PYTHON Python frames and ops, all others also the C++ callers
+ * between these, if they were recorded (op_event.native); with
  * BESIDE what autograd runs stands below the frames that locate its forward op, and ops of
  * different phases are different nodes. */
 enum call_frames { CALL_MIXED, CALL_PYTHON, CALL_NATIVE, CALL_OPS, CALL_BESIDE };

@@ -140,6 +140,7 @@ struct kernels;
 struct report_samples {
 	struct sampling how; /* event NULL: unknown */
 	uint64_t lost, mismatched, no_python;
+	uint64_t own_weight; /* of those in ditrace's own recorder (sample_is_own) */
 };
 
 /* What tables leave out unless told otherwise, in percent. */

@@ -44,6 +44,7 @@ static void json_sampled(struct json_out *j, const struct aggregate_totals *t,
 	json_bool(j, "kernel", s->how.kernel);
 	json_u64(j, "lost", s->lost);
 	json_u64(j, "mismatched", s->mismatched);
+	json_u64(j, "own_weight", s->own_weight);
 	json_when(j, opts);
 }
 

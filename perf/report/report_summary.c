@@ -146,6 +146,9 @@ void report_print_sampled(FILE *f, const struct aggregate *a, const struct repor
 	if (s->mismatched)
 		fprintf(f, ", %s whose Python frames had moved on",
 			text_count(count, sizeof(count), s->mismatched));
+	if (s->own_weight)
+		fprintf(f, ", %.1f %% in ditrace's recorder",
+			100 * (double)s->own_weight / (double)t.self_ns);
 	if (opts->when)
 		fprintf(f, "\nditrace: %s", when_counts_text(when, sizeof(when), opts->when));
 	fputs("\n\n", f);

@@ -316,6 +316,7 @@ static void decode_tail(const struct trace_defs *d, struct in *in, struct op_eve
 	if (phase)
 		ev->phase = phase == 1 ? PHASE_RECOMPUTE : PHASE_COMPILE;
 	ev->backward_of = in->p < in->end ? stack_or_none(d, in) : NULL;
+	ev->native = in->p < in->end ? stack_or_none(d, in) : NULL;
 }
 
 static int pass_values(const struct trace_defs *d, struct in *in, struct op_event *out)

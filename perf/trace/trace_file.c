@@ -9,7 +9,7 @@
 enum {
 	SCRATCH = TRACE_RECORD_MAX,
 	HEAD_MAX = 256, /* an EVENT without its values */
-	TAIL_MAX = 16,	/* what follows its statistics */
+	TAIL_MAX = 24,	/* what follows its statistics */
 };
 
 struct trace_file {
@@ -57,7 +57,8 @@ static int put_values(struct trace_file *w, struct out *o, const struct op_event
 }
 
 struct event_refs {
-	int64_t op, thread, stack, where, backward_of; /* numbers in the file; -1: no stack */
+	int64_t op, thread, stack, where, backward_of,
+	    native; /* numbers in the file; -1: no stack */
 };
 
 static void put_tail(struct out *o, const struct op_event *ev, const struct event_refs *r,
@@ -65,12 +66,14 @@ static void put_tail(struct out *o, const struct op_event *ev, const struct even
 {
 	o->end += TAIL_MAX;
 	const uint8_t phase = ev->phase >= PHASE_RECOMPUTE ? ev->phase - PHASE_BACKWARD : 0;
-	if (!phase && r->backward_of < 0)
+	if (!phase && r->backward_of < 0 && r->native < 0)
 		return;
 	if (!has_stats)
 		out_u(o, 0);
 	out_b(o, phase);
 	out_u(o, (uint64_t)(r->backward_of + 1));
+	if (r->native >= 0)
+		out_u(o, (uint64_t)(r->native + 1));
 }
 
 /* Write the text of the event's source line if it became known only now. */
@@ -89,8 +92,11 @@ static int find_refs(struct trace_file *w, const struct op_event *ev, struct eve
 		   : ev->where_stack		? trace_ids_stack(&w->ids, ev->where_stack)
 						: -1;
 	r->backward_of = ev->backward_of ? trace_ids_stack(&w->ids, ev->backward_of) : -1;
+	r->native = ev->native ? trace_ids_stack(&w->ids, ev->native) : -1;
 	if (r->op < 0 || r->thread < 0)
 		return (int)(r->op < 0 ? r->op : r->thread);
+	if (ev->native && r->native < 0)
+		return (int)r->native;
 	if (ev->backward_of && r->backward_of < 0)
 		return (int)r->backward_of;
 	if ((ev->stack && r->stack < 0) || (ev->where_stack && r->where < 0))

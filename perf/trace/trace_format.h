@@ -43,7 +43,8 @@
  *             u stack (if EVENT_HAS_STACK),
  *             u where stack (if EVENT_HAS_WHERE, else the same as stack),
  *             u nargs, u nresults, values, statistics (which may be missing),
- *             b phase, u backward of + 1 (stack; 0: none); both may be missing: 0. The phase is 1
+ *             b phase, u backward of + 1 (stack; 0: none), u native stack + 1; all may be
+ *             missing: 0. The phase is 1
  *             of a recomputation, which also has EVENT_BACKWARD, 2 of what runs in a compilation
  *             of torch.compile; 0: as EVENT_BACKWARD says.
  *             "previous": of the previous EVENT in the same block, 0 for the first; its time is

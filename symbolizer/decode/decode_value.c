@@ -28,6 +28,7 @@ bool items_native(const struct items *it, struct native_raw *out)
 	    .n = i->len / (uint32_t)sizeof(*out->pcs),
 	    .missed = i->aux & NATIVE_MISSED,
 	    .cut = i->aux & NATIVE_CUT,
+	    .to_python = i->aux & NATIVE_TO_PYTHON,
 	};
 	if (slice && slice->kind == ITEM_SLICE) {
 		out->slice = (const uint8_t *)(slice + 1);

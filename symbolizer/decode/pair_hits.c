@@ -146,8 +146,12 @@ static void set_stack(struct target *t, struct open_op *o, const struct open_op 
 	const struct item *i = items_stack(it);
 	const struct py_stack *known, *around = NULL;
 	struct native_raw raw;
+	uint32_t unused;
+	const bool is_native = items_native(it, &raw) && target_callers(t);
+	if (is_native && raw.to_python)
+		o->ev.native = native_callers_stack(t->callers, &raw, &unused);
 	if (!i || !t->py || (i->aux & STACK_NONE)) {
-		if (items_native(it, &raw) && target_callers(t))
+		if (is_native && !raw.to_python)
 			o->ev.stack = native_callers_stack(t->callers, &raw, &o->own);
 		return;
 	}

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/text.h"
+
 const char *const op_phase_names[PHASES] = {"forward", "backward", "recompute", "compile"};
 
 static bool is_of_file(const struct py_frame *f, const char *end)
@@ -190,6 +192,24 @@ const struct op_desc *activity_op(const struct activity *a)
 const char *sample_op_name(const struct sample *s)
 {
 	return op_of(s)->name;
+}
+
+bool sample_is_own(const struct sample *s)
+{
+	static const char own[] = "libditrace_";
+	static const char *const runtime[] = {"[kernel]", "[vdso", "libc.so", "libc-",
+					      "libpthread"};
+	for (unsigned i = 0; s->native && i < s->native->depth; i++) {
+		const char *name = text_base_name(s->native->frames[i]->file);
+		bool is_runtime = false;
+		if (!strncmp(name, own, sizeof(own) - 1))
+			return true;
+		for (unsigned k = 0; k < sizeof(runtime) / sizeof(runtime[0]); k++)
+			is_runtime |= !strncmp(name, runtime[k], strlen(runtime[k]));
+		if (!is_runtime)
+			break;
+	}
+	return false;
 }
 
 void sample_as_event(const struct sample *s, struct op_event *out)

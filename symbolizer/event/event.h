@@ -204,7 +204,9 @@ struct op_event {
 	bool thrown; /* exited by a C++ exception; end_ns is when that was noticed */
 	/* Live tracing of a backward node: address and sequence number of its Node; 0: unknown. */
 	uint64_t node, node_seq;
-	const struct py_stack *native;	 /* native stack of a sample, else NULL */
+	/* The native stack of a sample; of an op the C++ callers inside the innermost Python frame,
+	 * by --native-stack. NULL: unknown, or there is none. */
+	const struct py_stack *native;
 	const struct event_stats *stats; /* NULL: not measured */
 };
 
@@ -383,6 +385,10 @@ struct sampling {
 /* The name of the sample's op; "(in no op)" when the complete native stack has none; "(op not
  * known)" when the native stack is incomplete. */
 const char *sample_op_name(const struct sample *s);
+
+/* Whether the thread was at work for ditrace's library in the process: the innermost native frame
+ * but for those of the kernel and of the C library is of it, or of the memory for its stubs. */
+bool sample_is_own(const struct sample *s);
 
 /* The phase of a sample within a backward node, by its Python stack, which may be NULL: there the
  * frames that call the engine are known by their files, torch/autograd/__init__.py and graph.py. */

@@ -23,6 +23,7 @@ enum {
 /* A return address: the program's frames there, interned. */
 struct caller_place {
 	uint32_t n;
+	bool of_python;
 	const struct py_frame *frame[INLINED];
 };
 
@@ -102,6 +103,14 @@ static struct native_stacks *stacks_at(struct native_callers *c, uint64_t pc)
 	return opened_last(c);
 }
 
+/* Whether the file is CPython, which calls its own functions and those of extensions. */
+static bool is_interpreter(const char *path)
+{
+	const char *name = text_base_name(path);
+	return !strncmp(name, "libpython", 9) ||
+	       (!strncmp(name, "python", 6) && !strstr(name, ".so"));
+}
+
 /* Rows. */
 
 static struct unwind_rule row_of(struct native_callers *c, uint64_t pc)
@@ -113,6 +122,8 @@ static struct unwind_rule row_of(struct native_callers *c, uint64_t pc)
 	struct native_stacks *s = stacks_at(c, pc);
 	if (s)
 		native_stacks_rule(s, pc, &rule);
+	const char *file = s ? native_stacks_file(s, pc - 1) : NULL;
+	rule.of_python = file && is_interpreter(file);
 	if (c->nrows < UNWIND_ROWS / 2 &&
 	    !array_grow(&c->rows, &c->rows_room, c->nrows + 1, sizeof(*c->rows)) &&
 	    !map_put(&c->row_index, pc, (uint32_t)c->nrows))
@@ -158,12 +169,12 @@ static uint32_t walk_on(struct native_callers *c, const struct native_raw *raw, 
 	memcpy(&f.sp, raw->slice, sizeof(f.sp));
 	memcpy(&f.bp, raw->slice + sizeof(f.sp), sizeof(f.bp));
 	struct slice s = {raw->slice + HEAD, f.sp, raw->len - HEAD};
-	while (n < NATIVE_DEPTH && rule.kind < UNWIND_END &&
+	while (n < NATIVE_DEPTH && rule.kind < UNWIND_END && !(raw->to_python && rule.of_python) &&
 	       unwind_step(&f, rule, slice_read, &s)) {
 		pcs[n++] = f.pc;
 		rule = row_of(c, f.pc);
 	}
-	*cut = rule.kind != UNWIND_END;
+	*cut = rule.kind != UNWIND_END && !(raw->to_python && rule.of_python);
 	return n;
 }
 
@@ -195,7 +206,8 @@ static bool is_library(const char *path)
 	    "libtorch",	    "libc10",	       "libcaffe2", "libc.so",	       "libc-",
 	    "libpthread",   "ld-linux",	       "libstdc++", "libc++",	       "libgcc_s",
 	    "libgomp",	    "libiomp",	       "libomp",    "libditrace_shim", "libm.so",
-	    "libfunctorch", "libbackend_with", "libmkl",    "libdnnl",
+	    "libfunctorch", "libbackend_with", "libmkl",    "libdnnl",	       "libffi",
+	    "_ctypes.",
 	};
 	const char *name = text_base_name(path);
 	return !strncmp(name, "[vdso", 5) || strstr(path, "/torch/_C.") ||
@@ -285,6 +297,7 @@ static const struct caller_place *place_of(struct native_callers *c, uint64_t pc
 	c->places[c->nplaces++] = p;
 	struct native_stacks *s = stacks_at(c, pc);
 	const char *file = s ? native_stacks_file(s, pc - 1) : NULL;
+	p->of_python = file && is_interpreter(file);
 	if (file && !is_library(file))
 		add_source(c, s, pc - 1, p);
 	return p;
@@ -328,6 +341,8 @@ const struct py_stack *native_callers_stack(struct native_callers *c, const stru
 			met = true;
 		}
 		const struct caller_place *p = place_of(c, pcs[i]);
+		if (raw->to_python && p && p->of_python)
+			break;
 		for (uint32_t k = 0; p && k < p->n && kept < NATIVE_DEPTH; k++)
 			frames[kept++] = p->frame[k];
 	}

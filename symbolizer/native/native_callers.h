@@ -28,6 +28,7 @@ struct native_raw {
 	const uint64_t *pcs; /* return addresses, innermost first */
 	uint32_t n;
 	bool missed, cut;     /* NATIVE_MISSED, NATIVE_CUT */
+	bool to_python;	      /* NATIVE_TO_PYTHON */
 	const uint8_t *slice; /* the payload of ITEM_SLICE, of `len` bytes; NULL: none */
 	uint32_t len;
 };

@@ -107,12 +107,21 @@ static bool get_thread(Dwfl *dwfl, pid_t tid, void *arg, void **thread_arg)
 	return s->thread && tid == s->thread->tid;
 }
 
+/* A word among code, which stays as it is: unwinding tables of stubs refer to such
+ * (tracer/engine/shim/stub_image.h). */
+static bool read_code_word(const struct native_stacks *s, uint64_t addr, uint64_t *out)
+{
+	const struct mapping *m = maps_find(s->maps, addr);
+	const struct mem live = mem_process(s->pid);
+	return m && m->exec && !mem_read_u64(&live, addr, out);
+}
+
 static bool read_memory(Dwfl *dwfl, Dwarf_Addr addr, Dwarf_Word *out, void *arg)
 {
 	struct native_stacks *s = arg;
 	uint64_t word;
 	(void)dwfl;
-	if (mem_read_u64(s->thread->mem, addr, &word)) {
+	if (mem_read_u64(s->thread->mem, addr, &word) && !read_code_word(s, addr, &word)) {
 		s->missed = true;
 		return false;
 	}
@@ -155,8 +164,13 @@ const char *native_stacks_demangle(struct native_stacks *s, const char *symbol)
 
 Dwfl_Module *native_stacks_module(const struct native_stacks *s, uint64_t pc)
 {
+	Dwarf_Addr start = 0, end = 0;
 	finding = s;
-	return dwfl_addrmodule(s->dwfl, pc);
+	/* It also returns the one below a hole, in which another has been mapped since. */
+	Dwfl_Module *mod = dwfl_addrmodule(s->dwfl, pc);
+	if (mod)
+		dwfl_module_info(mod, NULL, &start, &end, NULL, NULL, NULL, NULL);
+	return pc >= start && pc < end ? mod : NULL;
 }
 
 static void describe(struct native_stacks *s, struct native_frame *f, Dwfl_Module *mod)
@@ -383,7 +397,7 @@ static void report_maps(struct native_stacks *s, native_base_fn *base, void *arg
 	}
 }
 
-/* If `base` is set, report s->maps, else the current mappings, which s->maps are. */
+/* If `base` is set, report s->maps, else the current mappings, which s->maps become. */
 static int open_dwfl(struct native_stacks *s, native_base_fn *base, void *arg)
 {
 	static const Dwfl_Callbacks files = {
@@ -403,8 +417,11 @@ static int open_dwfl(struct native_stacks *s, native_base_fn *base, void *arg)
 	int r = base ? 0 : dwfl_linux_proc_report(s->dwfl, s->pid);
 	if (r)
 		return r > 0 ? -r : -ENOEXEC;
+	/* Afterwards: a module whose mapping is not known would stay without its file. */
 	if (base)
 		report_maps(s, base, arg);
+	else if ((r = maps_read(s->pid, &s->own, NULL)))
+		return r;
 	if (dwfl_report_end(s->dwfl, NULL, NULL) ||
 	    !dwfl_attach_state(s->dwfl, NULL, s->pid, &threads, s))
 		return -ENOEXEC;
@@ -449,8 +466,7 @@ int native_stacks_open(pid_t pid, struct native_stacks **out, struct err *e)
 	s->pid = pid;
 	s->maps = &s->own;
 	s->files = target_files_new(pid);
-	int r = s->files ? maps_read(pid, &s->own, NULL) : -ENOMEM;
-	return stacks_finish(s, r ? r : open_dwfl(s, NULL, NULL), out, e);
+	return stacks_finish(s, s->files ? open_dwfl(s, NULL, NULL) : -ENOMEM, out, e);
 }
 
 void native_stacks_close(struct native_stacks *s)

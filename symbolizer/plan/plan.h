@@ -328,6 +328,8 @@ enum item_kind {
 enum {
 	NATIVE_MISSED = 1, /* there is no row for the last one yet */
 	NATIVE_CUT = 2,	   /* outer frames are missing */
+	/* There is a Python stack, too: it ends with the first address in the interpreter. */
+	NATIVE_TO_PYTHON = 4,
 };
 
 enum { ITEM_NO_READ = 0xff }; /* `read` of the last four */

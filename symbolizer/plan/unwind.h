@@ -24,8 +24,9 @@ enum unwind_kind {
 enum unwind_bp { UNWIND_BP_SAME, UNWIND_BP_AT_CFA, UNWIND_BP_AT_BP };
 
 struct unwind_rule {
-	uint8_t kind;	  /* enum unwind_kind */
-	uint8_t bp_saved; /* enum unwind_bp */
+	uint8_t kind;	       /* enum unwind_kind */
+	uint8_t bp_saved : 7;  /* enum unwind_bp */
+	uint8_t of_python : 1; /* a function of the interpreter */
 	int16_t bp;
 	int32_t cfa;
 };

@@ -42,7 +42,7 @@ static bool first_frame(const struct op_hit *h, struct unwind_frame *f)
 	return !h->plan->entry_sp && read_word((void *)h, sp, &f->pc);
 }
 
-void native_walk_put(const struct op_hit *h)
+void native_walk_put(const struct op_hit *h, bool to_python)
 {
 	struct unwind_frame f;
 	struct unwind_rule rule = {.kind = UNWIND_NONE};
@@ -54,12 +54,14 @@ void native_walk_put(const struct op_hit *h)
 	for (bool more = true; more && n < NATIVE_DEPTH;) {
 		to[n++] = f.pc;
 		rule = unwind_find(h->native->table, f.pc);
+		if (to_python && rule.of_python)
+			rule.kind = UNWIND_END;
 		more = rule.kind != UNWIND_NONE && rule.kind < UNWIND_END &&
 		       unwind_step(&f, rule, read_word, (void *)h);
 	}
 	hit_buf_grow(h->out, n * (uint32_t)sizeof(*to));
 	it->len = (uint16_t)(n * sizeof(*to));
-	it->aux = rule.kind == UNWIND_END ? 0 : NATIVE_CUT;
+	it->aux = (rule.kind == UNWIND_END ? 0 : NATIVE_CUT) | (to_python ? NATIVE_TO_PYTHON : 0);
 	if (rule.kind != UNWIND_NONE)
 		return;
 	it->aux |= NATIVE_MISSED;

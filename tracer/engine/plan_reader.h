@@ -212,8 +212,8 @@ struct op_hit {
 	uint16_t proc;
 };
 
-/* Append an ITEM_NATIVE, and the ITEM_SLICE that belongs to it. */
-void native_walk_put(const struct op_hit *h);
+/* Append an ITEM_NATIVE, and the ITEM_SLICE that belongs to it; `to_python`: NATIVE_TO_PYTHON. */
+void native_walk_put(const struct op_hit *h, bool to_python);
 
 /* The entry of an op. False when it is nested too deep to be followed. */
 bool shadow_stack_entry(struct shadow_stack *t, const struct op_hit *h);

@@ -215,7 +215,7 @@ static void send_entry(struct shadow_stack *t, const struct op_hit *h, const str
 	if (h->conf->py_on && (h->plan->flags & PLAN_PY))
 		put_python(t, h, !sums && up && up->py_sent, up, f);
 	if (wants_native(h, f))
-		native_walk_put(h);
+		native_walk_put(h, f->py.frame);
 	hit_buf_send(h->out);
 	f->row = h->out->row;
 	h->out->inner = false;

@@ -43,6 +43,7 @@ struct session_opts {
 	bool no_devices;	   /* what devices do is not recorded */
 	bool devices;		   /* it is, of running processes, too */
 	bool memory;		   /* what is done with memory is recorded */
+	bool native_stack;	   /* the C++ callers of ops that have a Python frame, too */
 	uint64_t buffer;	   /* bytes of records a thread; 0: by what is free */
 	struct capture_opts capture;
 	struct stats_opts measure;

@@ -188,15 +188,15 @@ static int open_stopping(struct session *s, struct err *e)
 	return r;
 }
 
-static int no_memory_here(const struct session *s, struct err *e)
+/* What the engine shim alone sees is wanted. */
+static int not_seen_here(const struct session *s, const char *option, const char *what,
+			 struct err *e)
 {
-	err_set(e, -ENOTSUP, "--memory: the engine %s does not see what is done with memory",
-		s->engine->name);
-	return err_hint(e,
-			s->engine_note.code || s->stops
-			    ? "only the engine shim does, which is not in use here: leave --memory "
-			      "out"
-			    : "use --engine shim");
+	err_set(e, -ENOTSUP, "%s: the engine %s does not see %s", option, s->engine->name, what);
+	if (!s->engine_note.code && !s->stops)
+		return err_hint(e, "use --engine shim");
+	return err_hint(e, "only the engine shim does, which is not in use here: leave %s out",
+			option);
 }
 
 static int open_engine(struct session *s, struct err *e)
@@ -220,7 +220,9 @@ static int open_engine(struct session *s, struct err *e)
 		    ? open_stopping(s, e)
 		    : engine_open(&wanted, &s->engine, &s->engine_note, e);
 	if (!r && s->o->memory && !s->engine->activities)
-		r = no_memory_here(s, e);
+		r = not_seen_here(s, "--memory", "what is done with memory", e);
+	if (!r && s->o->native_stack && !s->engine->add_rows)
+		r = not_seen_here(s, "--native-stack", "the native stacks of ops", e);
 	/* The first choice here. */
 	if (!r && s->o->shared && !strcmp(s->engine->name, "bpf"))
 		s->engine_note = (struct err){0};

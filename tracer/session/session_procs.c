@@ -146,7 +146,7 @@ static int probe_process(struct session *s, struct proc *p, const struct librari
 	    (uint8_t)(s->o->phase == SESSION_RECOMPUTE ? SESSION_BACKWARD : s->o->phase);
 	p->target->conf.max_depth = s->o->depth > UINT16_MAX ? 0 : (uint16_t)s->o->depth;
 	if (s->engine->add_rows)
-		p->target->conf.native = NATIVE_OF_NO_PYTHON;
+		p->target->conf.native = s->o->native_stack ? NATIVE_OF_ALL : NATIVE_OF_NO_PYTHON;
 	p->generation = p->target->conf.generation;
 	find_own_work(p->target);
 	int r = s->engine->set_proc(s->engine, index, &p->target->conf);

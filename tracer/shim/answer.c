@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -11,6 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "tracer/engine/shim/stub_image.h"
 #include "tracer/shim/shim.h"
 
 bool answer_is_trusted(int fd, pid_t *peer)
@@ -63,6 +65,13 @@ int answer_dial(const char *path)
 	return -1;
 }
 
+static void remove_in(const char *folder, const char *name)
+{
+	char path[PATH_MAX];
+	if (snprintf(path, sizeof(path), "%s/%s", folder, name) < (int)sizeof(path))
+		unlink(path);
+}
+
 void answer_tidy(const char *path)
 {
 	char folder[SHIM_PATH];
@@ -73,6 +82,8 @@ void answer_tidy(const char *path)
 	else if (errno == ECONNREFUSED && slash && slash - path < SHIM_PATH && !unlink(path)) {
 		memcpy(folder, path, (size_t)(slash - path));
 		folder[slash - path] = '\0';
+		remove_in(folder, SHIM_LIBRARY);
+		remove_in(folder, STUB_IMAGE_FILE);
 		rmdir(folder);
 	}
 }

@@ -111,6 +111,7 @@ static void leave(bool within_op)
 	enter_phase(SHIM_GOING);
 	recorder_stop();
 	activities_stop();
+	jump_memory_hide();
 	shim_end();
 	if (!within_op)
 		inside_await_nobody();
@@ -160,6 +161,7 @@ static bool come(void *torch, bool waits)
 		enter_phase(SHIM_OUT);
 		return false;
 	}
+	jump_memory_show();
 	ditrace_shim_state.came++;
 	recorder_start(torch, come_forked);
 	enter_phase(SHIM_IN);

@@ -145,6 +145,10 @@ void recorder_start(void *torch, bool (*come_forked)(void *torch));
  * this is. Where jumps may lead; a pool of no parts: nowhere. */
 struct shim_jumps jump_memory(void *torch);
 
+/* Have debuggers know what is in it, and no longer. */
+void jump_memory_show(void);
+void jump_memory_hide(void);
+
 /* The thread that has this memory ends; it counts as at work here meanwhile. */
 void recorder_thread_ends(void *memory);
 

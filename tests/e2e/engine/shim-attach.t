@@ -85,9 +85,30 @@ the_same() {
 	exec 9>&-
 }
 
-# The memory for jumps is neither a file's nor writable.
+# The memory for jumps is not writable.
 in_parts() {
-	[ "$(grep -cE ' r-xp 00000000 00:00 0 *$' "/proc/$child/maps")" -gt 4 ] && not_found "$T/attached" 'no jumps'
+	[ "$(grep -c ' r-xp 00000000 .*/libditrace_stubs.so' "/proc/$child/maps")" -gt 4 ] && not_found "$T/attached" 'no jumps'
+}
+
+# Of a process that was entered before, the file of the library is gone.
+debugged() {
+	command -v gdb >/dev/null || { skip "no gdb"; return; }
+	on_line
+	ok "gdb sees whole stacks in the recorder and in stubs" attached in_gdb
+	exec 9>&-
+}
+
+in_gdb() {
+	! grep 'no jumps' "$T/attached" || return 0
+	timeout -s INT "${PATIENCE:-180}" gdb -batch -p "$child" -ex 'set pagination off' -ex 'tbreak *on_exit_window' -ex "shell echo gdb >$T/in" -ex continue -ex bt \
+		-ex 'tbreak **(unsigned long *)$rsp' -ex continue -ex bt -ex detach >"$T/gdb" 2>&1
+	wait_line "$T/lines" '^gdb ' && is_whole_twice "$T/gdb"
+}
+
+# is_whole_twice FILE: two stacks, of the handler and of a stub, both called by a function of PyTorch
+is_whole_twice() {
+	[ "$(grep -cE '^#[0-9]+ .* _start \(\)' "$1")" = 2 ] &&
+		[ "$(grep -A1 -E '^#0 .*(on_exit_window|ditrace_stub) ' "$1" | grep -cE '^#1 .* (at|torch)::')" = 2 ] || { cat "$1"; false; }
 }
 
 refused() {
@@ -107,7 +128,7 @@ taken_out() {
 
 # The files it has mapped, except those that come and go by themselves.
 mapped() {
-	sed -n 's/.* \(\/[^ ]*\).*/\1/p' "/proc/$child/maps" | grep -vE '^/dev/shm/|libditrace_shim' | sort -u
+	sed -n 's/.* \(\/[^ ]*\).*/\1/p' "/proc/$child/maps" | grep -vE '^/dev/shm/|libditrace_' | sort -u
 }
 
 open() {
@@ -219,6 +240,7 @@ pid_or_end() {
 all() {
 	enter=("$DITRACE" attach --engine shim -o "$T/data")
 	the_same
+	debugged
 	crowd
 	users
 }

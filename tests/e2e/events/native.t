@@ -6,15 +6,23 @@ ENGINE=shim
 
 # A thread of C, with debug information and without.
 threads() {
-	local line
+	local line place
 	line=$(grep -n 'CALL' "$W/events/native.c" | cut -d : -f 1)
 	gcc -g -O1 -shared -fPIC -o "$T/native.so" "$W/events/native.c" -lpthread
+	place=$(grep -n 'PLACE' "$W/events/native.c" | cut -d : -f 1)
 	gcc -O1 -shared -fPIC -o "$T/bare.so" "$W/events/native.c" -lpthread
-	trace -- "$PY" events/native.py "$T/native.so"
+	trace --native-stack -- "$PY" events/native.py "$T/native.so"
 	"$DITRACE" report --sort op --percent-limit 0 "$T/data" >"$T/report"
 	like "an op of a C thread shows the line that called it" "$T/report" \
 		" 100 .* aten::relu .* native.c:$line run: given.relu\(&result, &given.tensor\)"
+	"$DITRACE" script "$T/data" >"$T/script"
+	like "one below a line of Python is told at that" "$T/script" "^aten::relu .*/native.py:[0-9]+ <module>: .*in_place"
+	like "and shows the lines of C between them" "$T/script" "^ +called by .*native.c:$place in_place: run\(NULL\)"
+	"$DITRACE" report --call-graph callees --percent-limit 0 "$T/data" >"$T/report"
+	like "the tree has both" "$T/report" "in_place \(native.c:$place\)"
 	trace -- "$PY" events/native.py "$T/bare.so"
+	"$DITRACE" script "$T/data" >"$T/script"
+	unlike "without --native-stack it shows none" "$T/script" "called by"
 	"$DITRACE" report --sort op --percent-limit 0 "$T/data" >"$T/report"
 	like "without debug information the function and its library" "$T/report" ' 100 .* aten::relu .* bare.so.* run\+0x'
 }

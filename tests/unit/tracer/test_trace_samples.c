@@ -168,12 +168,30 @@ static void a_sample_is_an_event(void **state)
 	assert_int_equal(ev.stack->depth, 1);
 }
 
+/* In the recorder, and in what it calls of the C library; not in the program's own call of that. */
+static void test_own(void **state)
+{
+	static const struct py_frame kernel = {.file = "[kernel]", .function = "[kernel]"},
+				     clock = {.file = "/lib/libc.so.6",
+					      .function = "clock_gettime"},
+				     own = {.file = "/x/libditrace_shim.so", .function = "ticks"},
+				     op = {.file = "/x/libtorch_cpu.so", .function = "at::add"};
+	static const struct py_stack in_recorder = {.depth = 4,
+						    .frames = {&kernel, &clock, &own, &op}},
+				     in_op = {.depth = 3, .frames = {&clock, &op, &own}};
+	(void)state;
+	assert_true(sample_is_own(&(struct sample){.native = &in_recorder}));
+	assert_false(sample_is_own(&(struct sample){.native = &in_op}));
+	assert_false(sample_is_own(&(struct sample){0}));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(samples_come_back),
 	    cmocka_unit_test(any_prefix_gives_its_whole_blocks),
 	    cmocka_unit_test(a_sample_is_an_event),
+	    cmocka_unit_test(test_own),
 	};
 	return unit_run(tests, setup, teardown);
 }

@@ -1,4 +1,4 @@
-"""Ops that C code calls in threads of its own: native.py LIBRARY."""
+"""Ops that C code calls, in threads of its own and in Python's: native.py LIBRARY."""
 
 import ctypes
 import sys
@@ -10,3 +10,5 @@ with open("/proc/self/maps") as maps:
 relu = ctypes.cast(ctypes.CDLL(path)._ZN2at4_ops4relu4callERKNS_6TensorE, ctypes.c_void_p)
 x = torch.ones(2)
 ctypes.CDLL(sys.argv[1]).in_thread(relu, ctypes.c_void_p(x._cdata))
+for _ in range(20):
+    ctypes.PyDLL(sys.argv[1]).in_place(relu, ctypes.c_void_p(x._cdata))

@@ -368,7 +368,6 @@ int injector_enter(pid_t pid, enum injector_part part, struct shim_listener *lis
 		a = (struct answer){0};
 		r = enter_once(&x, &a, e);
 	} while (a.stuck && clock_ns(CLOCK_MONOTONIC) < until);
-	shim_listener_loaded(listener);
 	if (a.code && e)
 		*e = a.err;
 	return r;

@@ -41,9 +41,6 @@ int shim_listener_environment(const struct shim_listener *d, const char *variabl
  * execve(2) of a set-user-ID program, is not to load from it. */
 bool shim_listener_fits(const struct shim_listener *d, pid_t tid);
 
-/* A running process has loaded the library: remove its file. */
-void shim_listener_loaded(struct shim_listener *d);
-
 /* Remove the directory and free `d`; NULL allowed. */
 void shim_listener_close(struct shim_listener *d);
 

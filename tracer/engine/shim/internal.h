@@ -138,8 +138,6 @@ int shim_jumps_write(struct engine_shim *m, struct inside *i, struct err *e);
 
 /* shim_home.c: the folder of the library for started programs. */
 
-#define SHIM_LIBRARY "libditrace_shim.so"
-
 /* What is wrong with each of the places tried, as text for the user. */
 struct shim_home_why {
 	char text[400];
@@ -159,9 +157,10 @@ const char *shim_home_doubt(const struct stat *st, uid_t user);
  */
 int shim_home_open(char path[PATH_MAX], struct shim_home_why *why);
 
-/* Make the library's file `name`, executable for its owner, in the folder `dir`; it must not be
- * there. 0 or -errno; a part of it may have been written. */
-int shim_home_write(int dir, const char *name);
+/* Make the library's file, executable for its owner, in the folder `dir`, and that of the memory
+ * for stubs (stub_image.h); they must not be there. 0 or -errno; a part of it may have been
+ * written. */
+int shim_home_write(int dir);
 
 /* The folder that has this build's library, which stays there: its descriptor (O_PATH), and its
  * path; or -errno with *e. For root it is in /var/lib, else, and where that cannot be, in

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "tracer/engine/shim/internal.h"
+#include "tracer/engine/shim/stub_image.h"
 #include "tracer/proc/spawn.h"
 
 #define PREFIX "ditrace-"
@@ -26,6 +27,7 @@ static void folder_remove(int parent, const char *name, int dir)
 {
 	unlinkat(dir, SHIM_SOCKET_NAME, 0);
 	unlinkat(dir, SHIM_LIBRARY, 0);
+	unlinkat(dir, STUB_IMAGE_FILE, 0);
 	unlinkat(parent, name, AT_REMOVEDIR);
 }
 

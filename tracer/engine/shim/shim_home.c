@@ -18,6 +18,7 @@
 
 #include "base/files.h"
 #include "tracer/engine/shim/internal.h"
+#include "tracer/engine/shim/stub_image.h"
 
 enum { PRIVATE = 0700, PUBLIC = 0755, LIBRARY_MODE = 0555 };
 
@@ -108,48 +109,91 @@ static int enter(char path[PATH_MAX], int in, const char *name, mode_t mode,
 	return r ? shim_home_refuse(why, path, r) : shim_home_open(path, why);
 }
 
-static bool is_there(int dir)
-{
+/* A file of the folder. */
+struct home_file {
+	const char *name;
+	const void *bytes;
 	size_t n;
+	off_t size; /* behind the bytes are zeros */
+};
+
+enum { HOME_FILES = 2 };
+
+static struct home_file home_file(unsigned i, struct stub_image *image)
+{
+	struct home_file f = {.name = SHIM_LIBRARY};
+	if (i) {
+		stub_image_make(image, 0, STUB_IMAGE_MOST);
+		return (struct home_file){STUB_IMAGE_FILE, image, sizeof(*image), STUB_IMAGE_MOST};
+	}
+	f.bytes = shim_library(&f.n);
+	f.size = (off_t)f.n;
+	return f;
+}
+
+static bool is_there(int dir, const struct home_file *f)
+{
 	struct stat st;
-	const void *bytes = shim_library(&n);
-	int fd = openat(dir, SHIM_LIBRARY, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	int fd = openat(dir, f->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	bool good = fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
-		    (st.st_mode & 07777) == LIBRARY_MODE && st.st_size == (off_t)n;
-	char *found = good ? malloc(n) : NULL;
-	good = found && pread(fd, found, n, 0) == (ssize_t)n && !memcmp(found, bytes, n);
+		    (st.st_mode & 07777) == LIBRARY_MODE && st.st_size == f->size;
+	char *found = good ? malloc(f->n) : NULL;
+	good =
+	    found && pread(fd, found, f->n, 0) == (ssize_t)f->n && !memcmp(found, f->bytes, f->n);
 	free(found);
 	if (fd >= 0)
 		close(fd);
 	return good;
 }
 
-int shim_home_write(int dir, const char *name)
+static int write_file(int dir, const char *name, const struct home_file *f)
 {
-	size_t n;
-	const void *bytes = shim_library(&n);
 	int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0500);
 	if (fd < 0)
 		return -errno;
-	int r = io_write_all(fd, bytes, n);
+	int r = io_write_all(fd, f->bytes, f->n);
+	if (!r && ftruncate(fd, f->size))
+		r = -errno;
 	return close(fd) && !r ? -errno : r;
 }
 
+int shim_home_write(int dir)
+{
+	struct stub_image image;
+	int r = 0;
+	for (unsigned i = 0; i < HOME_FILES && !r; i++) {
+		const struct home_file f = home_file(i, &image);
+		r = write_file(dir, f.name, &f);
+	}
+	return r;
+}
+
 /* A running program may have the one that is there mapped: it is replaced, never written to. */
-static int ensure(int dir)
+static int ensure(int dir, const struct home_file *f)
 {
 	char name[32];
 	uint32_t number;
-	if (is_there(dir))
+	if (is_there(dir, f))
 		return 0;
 	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
 		return -errno;
 	snprintf(name, sizeof(name), ".new-%08x", number);
-	int r = shim_home_write(dir, name);
-	if (!r && (fchmodat(dir, name, LIBRARY_MODE, 0) || renameat(dir, name, dir, SHIM_LIBRARY)))
+	int r = write_file(dir, name, f);
+	if (!r && (fchmodat(dir, name, LIBRARY_MODE, 0) || renameat(dir, name, dir, f->name)))
 		r = -errno;
 	if (r)
 		unlinkat(dir, name, 0);
+	return r;
+}
+
+static int ensure_all(int dir)
+{
+	struct stub_image image;
+	int r = 0;
+	for (unsigned i = 0; i < HOME_FILES && !r; i++) {
+		const struct home_file f = home_file(i, &image);
+		r = ensure(dir, &f);
+	}
 	return r;
 }
 
@@ -199,7 +243,7 @@ static int fit(int dir, const char *path, struct shim_home_why *why)
 	else if (!is_loadable(path))
 		shim_home_say(why, path, "has a blank, a colon or a $ in its name");
 	else {
-		int r = ensure(dir);
+		int r = ensure_all(dir);
 		r = r ? r : link_names(dir);
 		return r ? shim_home_refuse(why, path, r) : 0;
 	}

@@ -206,7 +206,7 @@ static int open_in(struct shim_listener *d, int root, const char *place,
 		return -EACCES;
 	}
 	int r = listen_in(d, place, geteuid() ? geteuid() : u->uid);
-	r = r ? r : shim_home_write(d->dir, SHIM_LIBRARY);
+	r = r ? r : shim_home_write(d->dir);
 	snprintf(d->library, sizeof(d->library), "%s/%s/" SHIM_LIBRARY, place, d->name);
 	return r ? shim_home_refuse(why, place, r) : 0;
 }
@@ -289,11 +289,6 @@ int shim_listener_environment(const struct shim_listener *d, const char *variabl
 {
 	int r = set_environment(d, variable);
 	return r ? err_set(e, r, "cannot prepare the environment: %s", strerror(-r)) : 0;
-}
-
-void shim_listener_loaded(struct shim_listener *d)
-{
-	unlinkat(d->dir, SHIM_LIBRARY, 0);
 }
 
 void shim_listener_close(struct shim_listener *d)

@@ -41,6 +41,9 @@ struct modes_control {
 	_Atomic uint32_t away; /* ditrace is about to stand still: calls are passed on unchanged */
 };
 
+/* The library's file. */
+#define SHIM_LIBRARY "libditrace_shim.so"
+
 enum { JUMP_PARTS = 32 };
 
 /* Memory in a process for the stubs of jumps, of one part or, where so much is not free in one

@@ -6,27 +6,41 @@
 _Static_assert(ARCH_R15 == 0 && ARCH_DI == 14 && ARCH_SP == 19 && ARCH_REGS == 20,
 	       "the order in which they are pushed");
 
-/* Registers by enum arch_reg at rsp, which is kept in rbx; `above`: bytes from the number to where
- * the stack pointer was. */
+/* For unwinders the caller of a handler is the function with the jump, with all its registers as
+ * they were: at the window, whose address is at the end of the stub that the return address is in
+ * (tracer/engine/shim/jump_stub_x86_64.c), plus one, as from the return address of a call one is
+ * subtracted. `above`: bytes from the number to where the stack pointer was. In DWARF 5 (2.5, 6.4):
+ * DW_CFA_val_expression of the return address: CFA - (16 + above), deref, & -64, deref at + 56, its
+ * lower 56 bits, + 1. */
+#define CALLER(above)                                                                              \
+	".cfi_def_cfa rsp, 16+" above "\n\t"                                                       \
+	".cfi_escape 0x16, 0x10, 16, 0x08, 16+" above ", 0x1c, 0x06, 0x09, 0xc0, 0x1a, "           \
+	"0x23, 56, 0x06, 0x38, 0x24, 0x38, 0x25, 0x23, 1\n\t"
+
+#define SAVE(reg) "push %%" reg "\n\t.cfi_adjust_cfa_offset 8\n\t.cfi_rel_offset " reg ", 0\n\t"
+#define RESTORE(reg) "pop %%" reg "\n\t.cfi_adjust_cfa_offset -8\n\t.cfi_restore " reg "\n\t"
+
+/* Registers by enum arch_reg at rsp, which is kept in rbx. */
 #define PUSH(above)                                                                                \
-	"sub $40, %%rsp\n\t"                                                                       \
-	"push %%rdi\n\tpush %%rsi\n\tpush %%rdx\n\tpush %%rcx\n\tpush %%rax\n\t"                   \
-	"push %%r8\n\tpush %%r9\n\tpush %%r10\n\tpush %%r11\n\tpush %%rbx\n\t"                     \
-	"push %%rbp\n\tpush %%r12\n\tpush %%r13\n\tpush %%r14\n\tpush %%r15\n\t"                   \
-	"lea 176+" above "(%%rsp), %%rax\n\t"                                                      \
-	"mov %%rax, 152(%%rsp)\n\t"                                                                \
-	"mov %%rsp, %%rdi\n\t"                                                                     \
-	"mov 168(%%rsp), %%esi\n\t"                                                                \
-	"mov %%rsp, %%rbx\n\t"                                                                     \
-	"cld\n\t"
+	CALLER(above)                                                                              \
+	"sub $40, %%rsp\n\t.cfi_adjust_cfa_offset 40\n\t" SAVE("rdi") SAVE("rsi") SAVE("rdx")      \
+	    SAVE("rcx") SAVE("rax") SAVE("r8") SAVE("r9") SAVE("r10") SAVE("r11") SAVE("rbx")      \
+		SAVE("rbp") SAVE("r12") SAVE("r13") SAVE("r14")                                    \
+		    SAVE("r15") "lea 176+" above "(%%rsp), %%rax\n\t"                              \
+				"mov %%rax, 152(%%rsp)\n\t"                                        \
+				"mov %%rsp, %%rdi\n\t"                                             \
+				"mov 168(%%rsp), %%esi\n\t"                                        \
+				"mov %%rsp, %%rbx\n\t"                                             \
+				".cfi_def_cfa_register rbx\n\t"                                    \
+				"cld\n\t"
 
 #define POP                                                                                        \
-	"mov %%rbx, %%rsp\n\t"                                                                     \
-	"pop %%r15\n\tpop %%r14\n\tpop %%r13\n\tpop %%r12\n\tpop %%rbp\n\t"                        \
-	"pop %%rbx\n\tpop %%r11\n\tpop %%r10\n\tpop %%r9\n\tpop %%r8\n\t"                          \
-	"pop %%rax\n\tpop %%rcx\n\tpop %%rdx\n\tpop %%rsi\n\tpop %%rdi\n\t"                        \
-	"add $40, %%rsp\n\t"                                                                       \
-	"ret $8\n\t"
+	"mov %%rbx, %%rsp\n\t.cfi_def_cfa_register rsp\n\t" RESTORE("r15") RESTORE("r14")          \
+	    RESTORE("r13") RESTORE("r12") RESTORE("rbp") RESTORE("rbx") RESTORE("r11")             \
+		RESTORE("r10") RESTORE("r9") RESTORE("r8") RESTORE("rax") RESTORE("rcx")           \
+		    RESTORE("rdx") RESTORE("rsi") RESTORE("rdi") "add $40, %%rsp\n\t"              \
+								 ".cfi_adjust_cfa_offset -40\n\t"  \
+								 "ret $8\n\t"
 
 /* At the entry of a function: its SSE arguments are kept, and passed as third argument. */
 #define ENTRY_HANDLER(name, function)                                                              \

@@ -1,16 +1,22 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <link.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "tracer/engine/shim/stub_image.h"
 #include "tracer/shim/record/internal.h"
 #include "tracer/shim/shim.h"
 
 /* Bytes: for all jumps; for the few in libc10. */
-enum { POOL = 2 << 20, POOL_C10 = 16 << 10 };
+enum { POOL = STUB_IMAGE_MOST, POOL_C10 = 16 << 10 };
+
+static struct shim_jumps jumps;
 
 /* The addresses that a library takes. */
 struct extent {
@@ -34,13 +40,39 @@ static int add_object(struct dl_phdr_info *i, size_t size, void *arg)
 	return 1;
 }
 
+/* The file with an image of the memory, beside the library's own; -1: there is none, and the memory
+ * is nobody's. */
+static int open_image(void)
+{
+	char path[PATH_MAX];
+	struct stat st;
+	Dl_info own;
+	if (!dladdr(&jumps, &own) || !own.dli_fname)
+		return -1;
+	const char *slash = strrchr(own.dli_fname, '/');
+	const int folder = slash ? (int)(slash - own.dli_fname) : 0;
+	if (!folder || snprintf(path, sizeof(path), "%.*s/" STUB_IMAGE_FILE, folder,
+				own.dli_fname) >= (int)sizeof(path))
+		return -1;
+	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	/* Hazard: where the folder has gone, another user may have made one of that name. */
+	if (fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size == POOL &&
+	    (!st.st_uid || st.st_uid == geteuid()))
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return -1;
+}
+
 /* Executable, never writable: ditrace writes it by way of /proc/PID/mem. Before Linux 4.17 the
  * kernel takes the address for a hint. */
-static bool map_at(const struct jump_part *p)
+static bool map_at(const struct jump_part *p, int image)
 {
+	const int flags = MAP_PRIVATE | MAP_FIXED_NOREPLACE | (image < 0 ? MAP_ANONYMOUS : 0);
 	void *at = (void *)(uintptr_t)p->addr;
-	void *got = mmap(at, p->len, PROT_READ | PROT_EXEC,
-			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	void *got = mmap(at, p->len, PROT_READ | PROT_EXEC, flags, image, 0);
+	if (got == MAP_FAILED && image >= 0)
+		return map_at(p, -1);
 	if (got != at && got != MAP_FAILED)
 		munmap(got, p->len);
 	return got == at;
@@ -57,15 +89,19 @@ static void map_near(const struct link_map *l, uint64_t wanted, unsigned parts,
 		return;
 	dl_iterate_phdr(add_object, &x);
 	const struct jump_pool places = jump_places(maps, x.low, x.high, wanted);
+	const int image = open_image();
 	uint64_t len = 0;
 	close(maps);
 	for (uint64_t i = 0; x.high && i < places.n && parts && len < wanted; i++) {
-		if (!map_at(&places.part[i]))
+		const struct jump_part *p = &places.part[i];
+		if (!map_at(p, image))
 			continue;
-		out->part[out->n++] = places.part[i];
-		len += places.part[i].len;
+		out->part[out->n++] = (struct jump_part){p->addr + STUB_IMAGE, p->len - STUB_IMAGE};
+		len += p->len;
 		parts--;
 	}
+	if (image >= 0)
+		close(image);
 }
 
 /* The library with a function that is told of memory (enum shim_memory); NULL: there is none. */
@@ -79,7 +115,6 @@ static const struct link_map *c10_of(void *torch)
 
 struct shim_jumps jump_memory(void *torch)
 {
-	static struct shim_jumps jumps;
 	if (jumps.pool.n || !saved_call_prepare())
 		return jumps;
 	map_near(torch, POOL, JUMP_PARTS - 1, &jumps.pool);
@@ -90,4 +125,14 @@ struct shim_jumps jump_memory(void *torch)
 	if (jumps.pool.n)
 		jump_handlers(&jumps);
 	return jumps;
+}
+
+void jump_memory_show(void)
+{
+	debugger_show(&jumps.pool);
+}
+
+void jump_memory_hide(void)
+{
+	debugger_hide();
 }

@@ -182,6 +182,7 @@ static void same_event(const struct op_event *a, const struct op_event *b)
 	same_stack(a->stack, b->stack);
 	same_stack(a->where_stack, b->where_stack);
 	same_stack(a->backward_of, b->backward_of);
+	same_stack(a->native, b->native);
 }
 
 /* The next item of that type; others are skipped. */
@@ -253,6 +254,7 @@ static void what_runs_in_the_backward_comes_back(void **state)
 		ev[i] = sample_full_event();
 		ev[i].phase = i ? PHASE_RECOMPUTE : PHASE_BACKWARD;
 		ev[i].backward_of = i < 2 ? sample_other_stack() : NULL;
+		ev[i].native = i ? sample_stack() : NULL;
 	}
 	for (int measured = 0; measured < 2; measured++) {
 		struct trace_writer *w = writer();

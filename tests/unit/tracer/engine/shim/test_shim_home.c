@@ -133,10 +133,12 @@ static void test_user(void **state)
 	d->user++;
 	assert_false(shim_listener_fits(d, getpid()));
 	assert_int_equal(access(d->library, R_OK | X_OK), 0);
-	shim_listener_loaded(d);
-	assert_int_equal(access(d->library, F_OK), -1);
 	assert_int_equal(access(d->socket, F_OK), 0);
+	char library[PATH_MAX];
+	snprintf(library, sizeof(library), "%s", d->library);
 	shim_listener_close(d);
+	*strrchr(library, '/') = '\0';
+	assert_int_equal(access(library, F_OK), -1);
 }
 
 int main(void)
