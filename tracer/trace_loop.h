@@ -87,6 +87,13 @@ extern const char *const trace_phases[]; /* words of --phase, in the order of en
 	    {0,		  "memory", OPTION_FLAG,                                                   \
 	     &(o).memory, NULL,	    "engine shim: record what ops allocate and free, on the CPU",  \
 	     NULL},                                                                                \
+	    {0,                                                                                    \
+	     "measure-overhead",                                                                   \
+	     OPTION_DEFAULTED,                                                                     \
+	     &(o).turns,                                                                           \
+	     "TURNS",                                                                              \
+	     "engine shim: first measure what recording costs",                                    \
+	     NULL},                                                                                \
 	    {0,		  "no-loss",                                                               \
 	     OPTION_FLAG, &(o).no_loss,                                                            \
 	     NULL,	  "engine shim: wait for room, sum nothing up",                            \

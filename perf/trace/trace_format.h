@@ -281,6 +281,11 @@ struct trace_stats {
 	uint64_t cpu_ns; /* of the traced threads since their first hits, with the time in which
 			    probes stopped them; 0: not known */
 	uint64_t lean;	 /* events without arguments or results, for which there was no time */
+	/* --measure-overhead: by how much ops take more CPU time where they are recorded, and how
+	 * far that may be off, in millionths; found in so many turns. 0 turns: not measured. */
+	int64_t slowdown;
+	uint64_t slowdown_error, turns;
+	uint64_t turns_ops; /* ops called before recording began, in these turns and between them */
 };
 
 /* CRC-32 (polynomial 0x04c11db7 reflected, as in IEEE 802.3), continued from `crc` (0 at first). */

@@ -85,6 +85,10 @@ static bool is_recorded(struct session *s, const struct op_event *ev)
 /* Whether calls that have ended are recorded; what is known of their process is then filled in. */
 static bool record(struct session *s, struct op_event *ev, uint64_t calls)
 {
+	if (session_turns_is_before(s, ev)) {
+		s->turns.left_out += calls;
+		return false;
+	}
 	if (!is_recorded(s, ev))
 		return false;
 	s->events += calls;
@@ -157,7 +161,8 @@ static void on_sum(const struct op_sum *sum, void *arg)
 static void on_done(const struct work_done *w, void *arg)
 {
 	struct session *s = arg;
-	OBSERVERS_CALL(s, on_done, w);
+	if (!s->o->turns || s->turns.over)
+		OBSERVERS_CALL(s, on_done, w);
 }
 
 static void on_grads(const struct decoder_grads *g, void *arg)
@@ -187,11 +192,11 @@ static void count_lost(struct session *s)
 	struct engine_counters c;
 	s->engine->counters(s->engine, &c);
 	uint64_t lost = c.lost + decoder_dropped(s->decoder);
-	if (lost > s->lost) {
+	if (lost > s->lost && (!s->o->turns || s->turns.over)) {
 		OBSERVERS_CALL(s, on_lost, s->now, lost - s->lost);
 		session_devices_lost(s);
-		s->lost = lost;
 	}
+	s->lost = lost;
 	s->lost_ns = s->now;
 }
 
@@ -199,10 +204,10 @@ static void read_stats(struct session *s, struct trace_stats *out)
 {
 	struct engine_counters c;
 	s->engine->counters(s->engine, &c);
-	const uint64_t cpu_ns = session_cost_cpu(s);
+	const uint64_t cpu_ns = session_cost_cpu(s), probe_ns = session_cost_probes(s, &c);
 	*out = (struct trace_stats){
-	    .probe_ns = c.probe_ns,
-	    .cpu_ns = cpu_ns && c.probe_is_stop ? cpu_ns + c.probe_ns : cpu_ns,
+	    .probe_ns = probe_ns,
+	    .cpu_ns = cpu_ns && c.probe_is_stop ? cpu_ns + probe_ns : cpu_ns,
 	    .seen_permille = TRACE_SEEN_UNKNOWN,
 	    .lean = s->lean,
 	    .wall_ns = s->now - (s->first_ns ? s->first_ns : s->now),
@@ -211,6 +216,7 @@ static void read_stats(struct session *s, struct trace_stats *out)
 		   s->o->phase == SESSION_ALL;
 	if (all && c.dispatched >= DISPATCH_LEAST)
 		out->seen_permille = (uint32_t)(1000 * c.dispatched_seen / c.dispatched);
+	session_turns_tell(s, out);
 }
 
 static void calibrate(struct session *s)
@@ -318,6 +324,8 @@ static bool is_over(const struct session *s)
 		if (o->is_over && o->is_over(o))
 			return true;
 	uint64_t from = s->limit_from_ns ? s->limit_from_ns : s->first_ns;
+	if (s->o->turns)
+		from = s->turns.from_ns;
 	return (s->o->for_ns && from && s->now - from >= s->o->for_ns) ||
 	       (s->o->count && s->events >= s->o->count);
 }
@@ -338,6 +346,7 @@ int session_step(struct session *s, struct err *e)
 	session_free_ended(s, r < ENGINE_AT_ONCE);
 	update_procs(s);
 	OBSERVERS_CALL(s, tick, s->now);
+	session_turns_step(s);
 	housekeeping(s);
 	const struct err *failed = unreported(s);
 	if (failed && e)

@@ -34,15 +34,16 @@ struct session_opts {
 	uint64_t depth;		   /* outermost levels to record, or SESSION_ALL_LEVELS */
 	int phase;		   /* enum session_phase */
 	uint64_t for_ns, count;	   /* limits; 0: none */
-	bool one_file;		   /* the trace is one file, whatever ranks are traced */
-	bool print;		   /* events as text on stdout */
-	bool quiet;		   /* no summary at the end */
-	bool shared;		   /* another session may trace the processes meanwhile */
-	bool no_loss;		   /* threads wait while there is no room for their records */
-	bool no_devices;	   /* what devices do is not recorded */
-	bool devices;		   /* it is, of running processes, too */
-	bool memory;		   /* what is done with memory is recorded */
-	uint64_t buffer;	   /* bytes of records a thread; 0: by what is free */
+	const char *turns; /* by how many the overhead is measured, "": 24; NULL: it is not */
+	bool one_file;	   /* the trace is one file, whatever ranks are traced */
+	bool print;	   /* events as text on stdout */
+	bool quiet;	   /* no summary at the end */
+	bool shared;	   /* another session may trace the processes meanwhile */
+	bool no_loss;	   /* threads wait while there is no room for their records */
+	bool no_devices;   /* what devices do is not recorded */
+	bool devices;	   /* it is, of running processes, too */
+	bool memory;	   /* what is done with memory is recorded */
+	uint64_t buffer;   /* bytes of records a thread; 0: by what is free */
 	struct capture_opts capture;
 	struct stats_opts measure;
 	pid_t pid;		       /* the process that will be added first; 0: unknown */
@@ -52,6 +53,9 @@ struct session_opts {
 };
 
 struct session;
+
+/* Parse options.turns. 0 or -EINVAL. */
+int session_turns_parse(const char *text, uint32_t *turns, struct err *e);
 
 /* Open the engine and the outputs. `o` must outlive the session. 0 or -errno. */
 int session_open(const struct session_opts *o, struct session **out, struct err *e);
