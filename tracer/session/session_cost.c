@@ -73,7 +73,7 @@ void session_cost_meet(struct session *s, const struct hit *h)
 	 * thread had run since then; but not from before the probes were in. */
 	const uint64_t now = clock_ns(CLOCK_MONOTONIC), past = now > h->ts ? now - h->ts : 0;
 	const uint64_t least = placed_ns < t->last_ns ? t->last_ns - placed_ns : 0;
-	t->last_ns -= past < least ? past : least;
+	t->spent_ns = past < least ? past : least;
 }
 
 static uint64_t hits_of(const struct session *s)
