@@ -249,6 +249,9 @@ uint64_t session_cost_probes(const struct session *s, const struct engine_counte
 /* The next turn, if it is time; also begins to measure, and ends that. */
 void session_turns_step(struct session *s);
 
+/* At the end: say so if nothing was recorded, as it was still being measured. */
+void session_turns_finish(const struct session *s);
+
 /* Whether the event, or sum, began before recording did, or lies in an op that did. */
 bool session_turns_is_before(const struct session *s, const struct op_event *ev);
 

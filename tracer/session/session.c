@@ -512,6 +512,7 @@ int session_finish(struct session *s, struct err *e)
 {
 	struct trace_stats stats;
 	stop_probes(s);
+	session_turns_finish(s);
 	read_stats(s, &stats);
 	const struct report_opts whole = {
 	    .targets = s->targets,

@@ -10,8 +10,10 @@
 
 enum {
 	MS = 1000 * 1000,
-	WARM_MS = 1000, /* from the first hit on: code is read, schemas are learned */
-	LAST_MS = 150,	/* sums are read every 50 ms */
+	WARM_MS = 1000,	     /* from the first hit on: code is read, schemas are learned */
+	LONG_WARM_MS = 5000, /* while there are fewer hits than this: the program begins */
+	WARM_HITS = 10000,
+	LAST_MS = 150, /* sums are read every 50 ms */
 	USUAL = 24,
 };
 
@@ -64,7 +66,8 @@ static void begin(struct session *s)
 		return;
 	if (!s->turns.next_ns)
 		s->turns.next_ns = s->now + (uint64_t)WARM_MS * MS;
-	else if (s->now >= s->turns.next_ns)
+	const uint64_t long_ns = s->turns.next_ns + (uint64_t)(LONG_WARM_MS - WARM_MS) * MS;
+	if (s->now >= (c.hits < WARM_HITS ? long_ns : s->turns.next_ns))
 		set(s, 1, duration_ms(1));
 }
 
@@ -113,6 +116,18 @@ void session_turns_step(struct session *s)
 		set(s, TURNS_LAST, LAST_MS);
 	else
 		set(s, t->n + 1, duration_ms(t->n + 1));
+}
+
+void session_turns_finish(const struct session *s)
+{
+	struct err e = {0};
+	if (!s->o->turns || s->turns.over || s->o->quiet)
+		return;
+	err_set(&e, -ENODATA,
+		"nothing is recorded: tracing ended before the overhead was measured");
+	err_hint(&e, "--measure-overhead=%d takes the least time, some seven seconds of ops",
+		 2 * PAIRS_LEAST);
+	err_print(&e);
 }
 
 bool session_turns_is_before(const struct session *s, const struct op_event *ev)
