@@ -100,7 +100,7 @@ $(BUILD)/shim/%.o: %.c
 
 # What runs at the exit of an op, where no register may change, and the compiler may not make loops into calls.
 GENERAL := $(addprefix tracer/engine/,plan_reader shadow_stack native_walk pyframes ring sums) $(addprefix tracer/shim/,memory saved_call_x86_64 state) \
-	$(addprefix tracer/shim/record/,jumps recorder_thread)
+	$(addprefix tracer/shim/record/,jumps recorder_thread turns)
 $(GENERAL:%=$(BUILD)/shim/%.o): CFLAGS_ALL += -mgeneral-regs-only $(if $(findstring clang,$(CC)),-fno-builtin,-fno-tree-loop-distribute-patterns)
 
 # What they need of other libraries is in their headers.

@@ -68,6 +68,34 @@ static int check_buffers(const struct session_opts *o, struct err *e)
 			stops ? "add --engine shim" : "leave --engine out, or take --engine shim");
 }
 
+/* Only the engine shim leaves ops out for a while without leaving its probes where they are: a trap
+ * takes as long when nothing is recorded. */
+static int check_turns(const struct session_opts *o, struct err *e)
+{
+	uint32_t turns;
+	const char *stops = o->measure.first_nan ? "--first-nan"
+			    : o->measure.stats	 ? "--stats"
+			    : o->capture.dir	 ? "--capture"
+			    : o->memory		 ? "--memory"
+						 : NULL;
+	if (!o->turns)
+		return 0;
+	int r = session_turns_parse(o->turns, &turns, e);
+	if (r)
+		return r;
+	if (stops) {
+		err_set(e, -EINVAL, "--measure-overhead cannot measure what %s takes", stops);
+		return err_hint(e, "measure without %s what recording ops takes", stops);
+	}
+	if (o->engine == ENGINE_SHIM || o->engine == ENGINE_AUTO)
+		return 0;
+	err_set(e, -EINVAL,
+		"--measure-overhead needs the engine shim: the traps of --engine %s cannot be left "
+		"out in turns",
+		engine_names[o->engine]);
+	return err_hint(e, "leave --engine out, or take --engine shim");
+}
+
 int trace_options_check(const struct session_opts *o, struct err *e)
 {
 	int r = check_depth(o->depth, e);
@@ -118,6 +146,7 @@ int check_options(const struct session_opts *o, const struct intervene_opts *cha
 	};
 	int r = trace_options_check(o, e);
 	r = r ? r : check_buffers(o, e);
+	r = r ? r : check_turns(o, e);
 	return r ? r : check_partners(partners, sizeof(partners) / sizeof(partners[0]), e);
 }
 

@@ -99,6 +99,13 @@ extern const char *const trace_phases[]; /* words of --phase, in the order of en
 	     OPTION_FLAG, &(o).native_stack,                                                         \
 	     NULL,	  "engine shim: record the C++ callers of ops below their Python line, too", \
 	     NULL},                                                                                  \
+	    {0,                                                                                      \
+	     "measure-overhead",                                                                     \
+	     OPTION_DEFAULTED,                                                                       \
+	     &(o).turns,                                                                             \
+	     "TURNS",                                                                                \
+	     "engine shim: first measure what recording costs",                                      \
+	     NULL},                                                                                  \
 	    {0,		  "no-loss",                                                                 \
 	     OPTION_FLAG, &(o).no_loss,                                                              \
 	     NULL,	  "engine shim: wait for room, sum nothing up",                              \

@@ -73,6 +73,19 @@ static void json_steps(struct json_out *j, const struct breakdown_result *b)
 	json_close(j, '}');
 }
 
+static void json_measured(struct json_out *j, const struct trace_stats *s)
+{
+	if (!s->turns) {
+		json_nothing(j, "measured");
+		return;
+	}
+	json_open(j, "measured", '{');
+	json_format(j, "slower_percent", "%.2f", (double)s->slowdown / 1e4);
+	json_format(j, "error_percent", "%.2f", (double)s->slowdown_error / 1e4);
+	json_u64(j, "turns", s->turns);
+	json_close(j, '}');
+}
+
 static void json_summary(struct json_out *j, const struct aggregate_totals *t,
 			 const struct report_opts *opts)
 {
@@ -98,11 +111,13 @@ static void json_summary(struct json_out *j, const struct aggregate_totals *t,
 		json_u64(j, "probe_ns", s->probe_ns);
 		json_u64(j, "cpu_ns", s->cpu_ns);
 		json_u64(j, "lean", s->lean);
+		json_measured(j, s);
 	} else {
 		json_nothing(j, "wall_ns");
 		json_nothing(j, "probe_ns");
 		json_nothing(j, "cpu_ns");
 		json_nothing(j, "lean");
+		json_measured(j, &(struct trace_stats){0});
 	}
 	json_when(j, opts);
 	if (s && s->seen_permille <= 1000)

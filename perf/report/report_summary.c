@@ -129,6 +129,14 @@ static void print_slowdown(FILE *f, const struct trace_stats *s, uint64_t activi
 		fputs("; probes took most of the time", f);
 }
 
+/* "3.1 % ± 0.8 %" */
+static void print_measured(FILE *f, const struct trace_stats *s)
+{
+	const double percent = (double)s->slowdown / 1e4, error = (double)s->slowdown_error / 1e4;
+	fprintf(f, "; measured: %.1f %% ± %.1f %% slower, in %" PRIu64 " turns", percent, error,
+		s->turns);
+}
+
 void report_print_sampled(FILE *f, const struct aggregate *a, const struct report_opts *opts)
 {
 	const struct report_samples *s = opts->samples;
@@ -177,7 +185,9 @@ void report_print_summary(FILE *f, const struct aggregate *a, const struct repor
 		text_counted(events, sizeof(events), t.events + t.unfinished, "op"),
 		text_count(lost, sizeof(lost), t.lost),
 		t.lost && opts->of_ranks ? " of all ranks" : "");
-	if (s && s->probe_ns && s->cpu_ns)
+	if (s && s->turns)
+		print_measured(f, s);
+	else if (s && s->probe_ns && s->cpu_ns)
 		print_slowdown(f, s, t.activities);
 	if (s && s->seen_permille < 1000)
 		fprintf(f, "; %.1f %% of the dispatched ops were seen", s->seen_permille / 10.0);
@@ -208,6 +218,12 @@ void report_print_summary(FILE *f, const struct aggregate *a, const struct repor
 			"\nditrace: %s left out, as the recording has sums of them only: it is not "
 			"known which are of this part",
 			summed_text(events, sizeof(events), opts->left_out));
+	if (s && s->turns_ops)
+		fprintf(
+		    f,
+		    "\nditrace: %s before that, while the overhead was measured, %s not recorded",
+		    text_counted(events, sizeof(events), s->turns_ops, "op"),
+		    s->turns_ops == 1 ? "is" : "are");
 	if (s && s->lean)
 		fprintf(f,
 			"\nditrace: of %s of %s there was no time to read the tensors "

@@ -516,7 +516,7 @@ int trace_file_thread(struct trace_file *w, int32_t pid, int32_t tid, const char
 
 int trace_file_stats(struct trace_file *w, const struct trace_stats *s)
 {
-	uint8_t buf[64];
+	uint8_t buf[128];
 	struct out o = {.p = buf, .end = buf + sizeof(buf)};
 	if (w->blocks.failed)
 		return 0;
@@ -525,6 +525,10 @@ int trace_file_stats(struct trace_file *w, const struct trace_stats *s)
 	out_u(&o, s->wall_ns);
 	out_u(&o, s->cpu_ns);
 	out_u(&o, s->lean);
+	out_u(&o, s->turns);
+	out_s(&o, s->slowdown);
+	out_u(&o, s->slowdown_error);
+	out_u(&o, s->turns_ops);
 	return checked(w, write_record(w, TRACE_STATS, buf, (size_t)(o.p - buf)));
 }
 

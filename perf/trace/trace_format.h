@@ -88,7 +88,9 @@
  *     STATS   u time in probes (ns, an estimate), u share of dispatched ops that were seen
  *             (1/1000; above 1000: not measured), u wall time (ns), u CPU time of the traced
  *             threads (ns; 0, or missing: not known), u number of events so far without arguments
- *             or results, as there was no time for them (missing: 0)
+ *             or results, as there was no time for them (missing: 0); and, may be missing, what
+ *             --measure-overhead found: u turns (0: nothing), s slowdown and u its error
+ *             (1/1000000), u ops called before recording began
  *     CHOSEN  str options that left ops out of the recording, "--ops addmm --depth 1"
  *     PROCESS s pid, b flags (PROCESS_*), u rank + 1, u world size + 1, u local rank + 1,
  *             u node + 1, u restarts + 1 (0: not known), str host. Comes before the process's
@@ -285,6 +287,11 @@ struct trace_stats {
 	uint64_t cpu_ns; /* of the traced threads since their first hits, with the time in which
 			    probes stopped them; 0: not known */
 	uint64_t lean;	 /* events without arguments or results, for which there was no time */
+	/* --measure-overhead: by how much ops take more CPU time where they are recorded, and how
+	 * far that may be off, in millionths; found in so many turns. 0 turns: not measured. */
+	int64_t slowdown;
+	uint64_t slowdown_error, turns;
+	uint64_t turns_ops; /* ops called before recording began, in these turns and between them */
 };
 
 /* CRC-32 (polynomial 0x04c11db7 reflected, as in IEEE 802.3), continued from `crc` (0 at first). */

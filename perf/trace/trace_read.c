@@ -253,6 +253,12 @@ static int read_record(struct trace_reader *r, uint16_t type, struct in *in,
 		item->stats.wall_ns = in_u(in);
 		item->stats.cpu_ns = in->p < in->end ? in_u(in) : 0;
 		item->stats.lean = in->p < in->end ? in_u(in) : 0;
+		if (in->p < in->end) {
+			item->stats.turns = in_u(in);
+			item->stats.slowdown = in_s(in);
+			item->stats.slowdown_error = in_u(in);
+			item->stats.turns_ops = in_u(in);
+		}
 	} else if (type == TRACE_TARGET) {
 		code = trace_decode_target(&r->defs, in, &item->target);
 	} else if (type == TRACE_THREAD) {

@@ -193,6 +193,13 @@ static struct trace_stats stats_of_all(const struct trace_set *s)
 		all.probe_ns += m->stats.probe_ns;
 		all.cpu_ns += m->stats.cpu_ns;
 		all.lean += m->stats.lean;
+		if (m->stats.turns && (!all.turns || m->stats.slowdown > all.slowdown)) {
+			all.turns = m->stats.turns;
+			all.slowdown = m->stats.slowdown;
+			all.slowdown_error = m->stats.slowdown_error;
+		}
+		if (m->stats.turns_ops > all.turns_ops)
+			all.turns_ops = m->stats.turns_ops;
 		if (m->stats.seen_permille < all.seen_permille)
 			all.seen_permille = m->stats.seen_permille;
 		if (m->stats.wall_ns > all.wall_ns)

@@ -12,6 +12,7 @@
 #include "symbolizer/native/native_callers.h"
 #include "symbolizer/plan/plan.h"
 #include "symbolizer/target/elf.h"
+#include "tracer/engine/turns.h"
 #include "tracer/proc/follow.h"
 #include "tracer/proc/spawn.h"
 
@@ -150,6 +151,12 @@ struct engine {
 	/* With count_call: whether gradients are awaited (PLAN_PICK) from now on. */
 	void (*set_awaited)(struct engine *g, bool awaited);
 	void (*counters)(struct engine *g, struct engine_counters *out);
+	/* Have all threads take that turn: 1 to TURNS_MAX, then TURNS_LAST, then 0. NULL: the
+	 * engine cannot leave ops out for a while. */
+	void (*set_turn)(struct engine *g, uint32_t turn);
+	/* With set_turn: what threads have spent in a turn, as far as they have begun later ones.
+	 */
+	struct turn_spent (*turn)(const struct engine *g, uint32_t turn);
 	/* Measure what a trap takes; takes some milliseconds. May leave a probe in ditrace itself
 	 * until all are detached. */
 	void (*calibrate)(struct engine *g);

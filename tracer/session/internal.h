@@ -54,10 +54,11 @@ struct preload {
 	struct loaded_ops ops;
 };
 
-/* A thread that has hit probes. */
+/* A thread that has hit probes (`met`), or may. */
 struct traced_thread {
 	pid_t pid, tid;
-	uint64_t last_ns;  /* its CPU time when it was last read */
+	bool met;
+	uint64_t last_ns;  /* its CPU time when it was last read; else when the probes were in */
 	uint64_t spent_ns; /* CPU time since its first hit */
 };
 
@@ -67,8 +68,18 @@ struct session_cost {
 	struct traced_thread threads[COST_THREADS];
 	unsigned n;
 	bool unknown; /* there were more threads */
+	/* Hits that do not count: while probes were being placed, which takes long with bpf. */
+	uint64_t hits_left_out, hits_before;
 	pid_t last_tid;
 	uint16_t last_proc;
+};
+
+struct session_turns {
+	uint32_t n;	  /* the turn that threads take; 0: none yet, or no more */
+	uint64_t next_ns; /* when the next begins */
+	bool over;
+	uint64_t from_ns;  /* when recording began, once that is over */
+	uint64_t left_out; /* ops that were recorded until then */
 };
 
 struct session {
@@ -108,10 +119,12 @@ struct session {
 	uint64_t lean;	  /* of these events, those without arguments or results (HIT_LEAN) */
 	uint64_t start_ns, first_ns, now, kept_house;
 	uint64_t limit_from_ns;	       /* see session_start_time; 0: not called */
+	int pause_ms;		       /* session_pause_ms; 0: nothing was consumed yet */
 	uint64_t stats_ns, stats_hits; /* when stats were last written, and the hits by then */
 	uint64_t dispatch_since;       /* start of the current count; 0: not counting */
 	uint64_t dispatch_next;
 	struct session_cost cost;
+	struct session_turns turns;
 };
 
 /* Call `fn` of each observer that has one. */
@@ -218,8 +231,33 @@ static inline void session_cost_hit(struct session *s, const struct hit *h)
 /* Read the CPU time of each, while it is there. */
 void session_cost_update(struct session *s);
 
+/* Probes are about to be placed in a process, and are in it: what is spent in between is left out.
+ */
+void session_cost_placing(struct session *s);
+void session_cost_placed(struct session *s, pid_t pid);
+
+/* Only what comes from now on counts. */
+void session_cost_restart(struct session *s);
+
 /* ns that all of them took since their first hits; 0: not known. */
 uint64_t session_cost_cpu(const struct session *s);
+
+/* c->probe_ns, as far as it counts. */
+uint64_t session_cost_probes(const struct session *s, const struct engine_counters *c);
+
+/* session_turns.c: --measure-overhead. While that is measured nothing is recorded. */
+
+/* The next turn, if it is time; also begins to measure, and ends that. */
+void session_turns_step(struct session *s);
+
+/* At the end: say so if nothing was recorded, as it was still being measured. */
+void session_turns_finish(const struct session *s);
+
+/* Whether the event, or sum, began before recording did, or lies in an op that did. */
+bool session_turns_is_before(const struct session *s, const struct op_event *ev);
+
+/* What was found, into *out. */
+void session_turns_tell(const struct session *s, struct trace_stats *out);
 
 void session_free_target_info(struct trace_target *t);
 

@@ -85,6 +85,10 @@ static bool is_recorded(struct session *s, const struct op_event *ev)
 /* Whether calls that have ended are recorded; what is known of their process is then filled in. */
 static bool record(struct session *s, struct op_event *ev, uint64_t calls)
 {
+	if (session_turns_is_before(s, ev)) {
+		s->turns.left_out += calls;
+		return false;
+	}
 	if (!is_recorded(s, ev))
 		return false;
 	s->events += calls;
@@ -157,7 +161,8 @@ static void on_sum(const struct op_sum *sum, void *arg)
 static void on_done(const struct work_done *w, void *arg)
 {
 	struct session *s = arg;
-	OBSERVERS_CALL(s, on_done, w);
+	if (!s->o->turns || s->turns.over)
+		OBSERVERS_CALL(s, on_done, w);
 }
 
 static void on_grads(const struct decoder_grads *g, void *arg)
@@ -187,11 +192,11 @@ static void count_lost(struct session *s)
 	struct engine_counters c;
 	s->engine->counters(s->engine, &c);
 	uint64_t lost = c.lost + decoder_dropped(s->decoder);
-	if (lost > s->lost) {
+	if (lost > s->lost && (!s->o->turns || s->turns.over)) {
 		OBSERVERS_CALL(s, on_lost, s->now, lost - s->lost);
 		session_devices_lost(s);
-		s->lost = lost;
 	}
+	s->lost = lost;
 	s->lost_ns = s->now;
 }
 
@@ -199,10 +204,10 @@ static void read_stats(struct session *s, struct trace_stats *out)
 {
 	struct engine_counters c;
 	s->engine->counters(s->engine, &c);
-	const uint64_t cpu_ns = session_cost_cpu(s);
+	const uint64_t cpu_ns = session_cost_cpu(s), probe_ns = session_cost_probes(s, &c);
 	*out = (struct trace_stats){
-	    .probe_ns = c.probe_ns,
-	    .cpu_ns = cpu_ns && c.probe_is_stop ? cpu_ns + c.probe_ns : cpu_ns,
+	    .probe_ns = probe_ns,
+	    .cpu_ns = cpu_ns && c.probe_is_stop ? cpu_ns + probe_ns : cpu_ns,
 	    .seen_permille = TRACE_SEEN_UNKNOWN,
 	    .lean = s->lean,
 	    .wall_ns = s->now - (s->first_ns ? s->first_ns : s->now),
@@ -211,6 +216,7 @@ static void read_stats(struct session *s, struct trace_stats *out)
 		   s->o->phase == SESSION_ALL;
 	if (all && c.dispatched >= DISPATCH_LEAST)
 		out->seen_permille = (uint32_t)(1000 * c.dispatched_seen / c.dispatched);
+	session_turns_tell(s, out);
 }
 
 static void calibrate(struct session *s)
@@ -318,12 +324,34 @@ static bool is_over(const struct session *s)
 		if (o->is_over && o->is_over(o))
 			return true;
 	uint64_t from = s->limit_from_ns ? s->limit_from_ns : s->first_ns;
+	if (s->o->turns)
+		from = s->turns.from_ns;
 	return (s->o->for_ns && from && s->now - from >= s->o->for_ns) ||
 	       (s->o->count && s->events >= s->o->count);
 }
 
+/* For as many records as are in half a chunk of a ring (tracer/engine/ring.h), so that the program
+ * still writes into what is in the cache. The engine bpf has one ring for all threads, and with
+ * --no-loss they wait for room. */
+static int pause_for(const struct session *s, int records, uint64_t past_ns)
+{
+	enum { RECORDS = 400, MOST_MS = 4, MS = 1000 * 1000 };
+	if (!s->engine->observes || s->o->no_loss || s->o->buffer || records < 0)
+		return 1;
+	const uint64_t each_ms = past_ns ? (uint64_t)records * MS / past_ns : RECORDS;
+	return each_ms > RECORDS / 2	     ? 1
+	       : each_ms < RECORDS / MOST_MS ? MOST_MS
+					     : (int)(RECORDS / each_ms);
+}
+
+int session_pause_ms(const struct session *s)
+{
+	return s->pause_ms ? s->pause_ms : 1;
+}
+
 int session_step(struct session *s, struct err *e)
 {
+	const uint64_t before = s->now;
 	s->now = session_now();
 	if (s->fatal.code) {
 		if (e)
@@ -331,6 +359,7 @@ int session_step(struct session *s, struct err *e)
 		return s->fatal.code;
 	}
 	int r = consume(s);
+	s->pause_ms = pause_for(s, r, s->now - before);
 	decoder_tick(s->decoder, s->now);
 	int devices = r < 0 ? r : session_take_activities(s, r >= ENGINE_AT_ONCE);
 	if (devices < 0)
@@ -338,6 +367,7 @@ int session_step(struct session *s, struct err *e)
 	session_free_ended(s, r < ENGINE_AT_ONCE);
 	update_procs(s);
 	OBSERVERS_CALL(s, tick, s->now);
+	session_turns_step(s);
 	housekeeping(s);
 	const struct err *failed = unreported(s);
 	if (failed && e)
@@ -487,6 +517,7 @@ int session_finish(struct session *s, struct err *e)
 {
 	struct trace_stats stats;
 	stop_probes(s);
+	session_turns_finish(s);
 	read_stats(s, &stats);
 	const struct report_opts whole = {
 	    .targets = s->targets,

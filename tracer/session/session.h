@@ -35,16 +35,17 @@ struct session_opts {
 	uint64_t depth;		   /* outermost levels to record, or SESSION_ALL_LEVELS */
 	int phase;		   /* enum session_phase */
 	uint64_t for_ns, count;	   /* limits; 0: none */
-	bool one_file;		   /* the trace is one file, whatever ranks are traced */
-	bool print;		   /* events as text on stdout */
-	bool quiet;		   /* no summary at the end */
-	bool shared;		   /* another session may trace the processes meanwhile */
-	bool no_loss;		   /* threads wait while there is no room for their records */
-	bool no_devices;	   /* what devices do is not recorded */
-	bool devices;		   /* it is, of running processes, too */
-	bool memory;		   /* what is done with memory is recorded */
-	bool native_stack;	   /* the C++ callers of ops that have a Python frame, too */
-	uint64_t buffer;	   /* bytes of records a thread; 0: by what is free */
+	const char *turns; /* by how many the overhead is measured, "": 24; NULL: it is not */
+	bool one_file;	   /* the trace is one file, whatever ranks are traced */
+	bool print;	   /* events as text on stdout */
+	bool quiet;	   /* no summary at the end */
+	bool shared;	   /* another session may trace the processes meanwhile */
+	bool no_loss;	   /* threads wait while there is no room for their records */
+	bool no_devices;   /* what devices do is not recorded */
+	bool devices;	   /* it is, of running processes, too */
+	bool memory;	   /* what is done with memory is recorded */
+	bool native_stack; /* the C++ callers of ops that have a Python frame, too */
+	uint64_t buffer;   /* bytes of records a thread; 0: by what is free */
 	struct capture_opts capture;
 	struct stats_opts measure;
 	pid_t pid;		       /* the process that will be added first; 0: unknown */
@@ -54,6 +55,9 @@ struct session_opts {
 };
 
 struct session;
+
+/* Parse options.turns. 0 or -EINVAL. */
+int session_turns_parse(const char *text, uint32_t *turns, struct err *e);
 
 /* Open the engine and the outputs. `o` must outlive the session. 0 or -errno. */
 int session_open(const struct session_opts *o, struct session **out, struct err *e);
@@ -125,7 +129,7 @@ void session_start_time(struct session *s);
 /* The process has exited or called exec: its open ops end. */
 void session_remove(struct session *s, pid_t pid);
 
-/* Consume what has arrived, at most a few milliseconds' worth; call it every millisecond. Returns
+/* Consume what has arrived, at most a few milliseconds' worth; see session_pause_ms. Returns
  * 0; 1 when a limit of the options is reached; -errno when the session cannot go on. A failing
  * output (disk full) does not fail the session: it goes on without that output, and *e is set once.
  */
@@ -134,6 +138,10 @@ int session_step(struct session *s, struct err *e);
 /* The process whose libtorch does not have what the options name (--ops, --not-ops, --when), so
  * that nothing can be traced: session_step has failed. 0: none. */
 pid_t session_refused(const struct session *s);
+
+/* How long to wait before the next session_step, unless session_wake is readable, in ms: longer
+ * while little comes, as each time takes as long as dozens of ops. */
+int session_pause_ms(const struct session *s);
 
 /* Number of processes traced so far, including exited ones. */
 unsigned session_total(const struct session *s);

@@ -17,14 +17,21 @@ static bool cpu_of(const struct traced_thread *t, uint64_t *ns)
 	return end != text;
 }
 
-static void update(struct traced_thread *t)
+static void update(struct traced_thread *t, bool counts)
 {
 	uint64_t now;
-	if (!cpu_of(t, &now))
+	if (!t->met || !cpu_of(t, &now))
 		return;
 	/* Less than before: another thread has its number. */
-	t->spent_ns += now >= t->last_ns ? now - t->last_ns : now;
+	if (counts)
+		t->spent_ns += now >= t->last_ns ? now - t->last_ns : now;
 	t->last_ns = now;
+}
+
+static void update_all(struct session *s, bool counts)
+{
+	for (unsigned i = 0; i < s->cost.n; i++)
+		update(&s->cost.threads[i], counts);
 }
 
 static struct traced_thread *find(struct session_cost *c, pid_t pid, pid_t tid)
@@ -33,6 +40,14 @@ static struct traced_thread *find(struct session_cost *c, pid_t pid, pid_t tid)
 		if (c->threads[i].tid == tid && c->threads[i].pid == pid)
 			return &c->threads[i];
 	return NULL;
+}
+
+static struct traced_thread *add(struct session_cost *c, pid_t pid, pid_t tid)
+{
+	if (c->n == COST_THREADS)
+		return NULL;
+	c->threads[c->n] = (struct traced_thread){.pid = pid, .tid = tid};
+	return &c->threads[c->n++];
 }
 
 void session_cost_meet(struct session *s, const struct hit *h)
@@ -45,26 +60,62 @@ void session_cost_meet(struct session *s, const struct hit *h)
 		return;
 	c->last_tid = tid;
 	c->last_proc = proc;
-	if (find(c, target->pid, tid))
+	struct traced_thread *t = find(c, target->pid, tid);
+	t = t ? t : add(c, target->pid, tid);
+	c->unknown |= !t;
+	if (!t || t->met)
 		return;
-	if (c->n == COST_THREADS) {
-		c->unknown = true;
-		return;
-	}
-	struct traced_thread *t = &c->threads[c->n++];
-	*t = (struct traced_thread){.pid = target->pid, .tid = tid};
+	const uint64_t placed_ns = t->last_ns;
+	t->met = true;
 	if (!cpu_of(t, &t->last_ns))
 		return;
 	/* Hits are read late while much is to be learned, and count from when they were: as if the
-	 * thread had run since then. */
-	uint64_t now = clock_ns(CLOCK_MONOTONIC), past = now > h->ts ? now - h->ts : 0;
-	t->last_ns -= past < t->last_ns ? past : t->last_ns;
+	 * thread had run since then; but not from before the probes were in. */
+	const uint64_t now = clock_ns(CLOCK_MONOTONIC), past = now > h->ts ? now - h->ts : 0;
+	const uint64_t least = placed_ns < t->last_ns ? t->last_ns - placed_ns : 0;
+	t->spent_ns = past < least ? past : least;
+}
+
+static uint64_t hits_of(const struct session *s)
+{
+	struct engine_counters c;
+	s->engine->counters(s->engine, &c);
+	return c.hits;
+}
+
+void session_cost_placing(struct session *s)
+{
+	update_all(s, true);
+	s->cost.hits_before = hits_of(s);
+}
+
+void session_cost_placed(struct session *s, pid_t pid)
+{
+	pid_t *tids;
+	const ssize_t n = process_threads(pid, &tids);
+	for (ssize_t i = 0; i < n; i++) {
+		struct traced_thread *t =
+		    find(&s->cost, pid, tids[i]) ? NULL : add(&s->cost, pid, tids[i]);
+		if (t)
+			cpu_of(t, &t->last_ns);
+	}
+	if (n > 0)
+		free(tids);
+	update_all(s, false);
+	s->cost.hits_left_out += hits_of(s) - s->cost.hits_before;
 }
 
 void session_cost_update(struct session *s)
 {
+	update_all(s, true);
+}
+
+void session_cost_restart(struct session *s)
+{
+	update_all(s, false);
 	for (unsigned i = 0; i < s->cost.n; i++)
-		update(&s->cost.threads[i]);
+		s->cost.threads[i].spent_ns = 0;
+	s->cost.hits_left_out = hits_of(s);
 }
 
 uint64_t session_cost_cpu(const struct session *s)
@@ -73,4 +124,11 @@ uint64_t session_cost_cpu(const struct session *s)
 	for (unsigned i = 0; i < s->cost.n; i++)
 		sum += s->cost.threads[i].spent_ns;
 	return s->cost.unknown ? 0 : sum;
+}
+
+uint64_t session_cost_probes(const struct session *s, const struct engine_counters *c)
+{
+	const uint64_t counted =
+	    c->hits > s->cost.hits_left_out ? c->hits - s->cost.hits_left_out : 0;
+	return c->hits ? (uint64_t)((double)c->probe_ns * (double)counted / (double)c->hits) : 0;
 }

@@ -7,6 +7,9 @@
 static void on_activity(const struct activity *a, void *arg)
 {
 	struct session *s = arg;
+	const uint64_t since = a->launched_ns ? a->launched_ns : a->of.start_ns;
+	if (s->o->turns && (!s->turns.over || since < s->turns.from_ns))
+		return;
 	struct activity seen = *a;
 	seen.of.rank1 = session_rank1(s, a->of.pid);
 	OBSERVERS_CALL(s, on_activity, &seen);

@@ -61,6 +61,9 @@ done <<-EOL
 	--compare run --budget 10% -- echo started
 	--fallback run --level aten -- echo started
 	hold run --first-nan=x -- echo started
+	turns run --measure-overhead=7 -- echo started
+	--stats run --measure-overhead --stats -- echo started
+	traps attach 1 --measure-overhead --engine bpf
 	samples run --sample=0 -- echo started
 	share run --compare all --budget x -- echo started
 	feature run --apply foo -- echo started

@@ -106,6 +106,7 @@ static void begin(struct engine_shim *m, struct inside *i)
 	s->proc = i->proc;
 	s->may_sum = m->may_sum;
 	s->waits = m->waits;
+	s->turn = m->turn;
 	s->chunks = m->chunks;
 	give_conf(s, &m->conf[i->proc]);
 	s->on = 1;
@@ -385,6 +386,24 @@ static void counters(struct engine *g, struct engine_counters *out)
 			inside_count(i, out);
 }
 
+static void set_turn(struct engine *g, uint32_t turn)
+{
+	of(g)->turn = turn;
+	for (struct inside *i = of(g)->all; i; i = i->next)
+		if (i->share)
+			i->share->turn = turn;
+}
+
+static struct turn_spent turn(const struct engine *g, uint32_t number)
+{
+	const struct engine_shim *m = (const struct engine_shim *)g;
+	struct turn_spent all = m->past_turns[number];
+	for (const struct inside *i = m->all; i; i = i->next)
+		if (i->share)
+			inside_add_turn(i, number, &all);
+	return all;
+}
+
 static void calibrate(struct engine *g)
 {
 	(void)g;
@@ -477,6 +496,8 @@ int engine_shim_open(const struct engine_wanted *w, struct engine **out, struct 
 	    .activities = shim_activities,
 	    .count_dispatch = count_dispatch,
 	    .counters = counters,
+	    .set_turn = set_turn,
+	    .turn = turn,
 	    .calibrate = calibrate,
 	    .watch = watch,
 	    .follow = shim_clients_follow,

@@ -80,6 +80,8 @@ struct engine_shim {
 	struct ring_source rings[RINGS_MAX];
 	unsigned nrings;
 	bool may_sum, waits;
+	uint32_t turn;
+	struct turn_spent past_turns[TURNS_LAST + 1]; /* of processes that are gone */
 	enum shim_devices devices;
 	uint32_t chunks;		    /* of each ring */
 	int nsums;			    /* handed over by this call of consume */
@@ -96,6 +98,9 @@ int inside_share(struct inside *i);
 
 /* Add the process's counters to *c; it must have such memory. */
 void inside_count(const struct inside *i, struct engine_counters *c);
+
+/* Add what its threads have spent in a turn. Needs i->share. */
+void inside_add_turn(const struct inside *i, uint32_t turn, struct turn_spent *sum);
 
 /* It has written over its records: they are no longer read. */
 void inside_broken(struct engine_shim *m, struct inside *i);

@@ -188,6 +188,17 @@ void inside_count(const struct inside *i, struct engine_counters *c)
 	c->lost += now.lost;
 }
 
+void inside_add_turn(const struct inside *i, uint32_t turn, struct turn_spent *sum)
+{
+	for (unsigned k = 0; k < SHIM_THREADS; k++) {
+		const struct shim_turn *t = &i->share->thread[k].turn[turn];
+		sum->cpu_ns += t->cpu_ns;
+		sum->ops += t->ops;
+		sum->idle_ns += t->idle_ns;
+		sum->entered += t->entered;
+	}
+}
+
 void inside_drop(struct engine_shim *m, struct inside *i)
 {
 	if (i->sock >= 0)
@@ -196,6 +207,8 @@ void inside_drop(struct engine_shim *m, struct inside *i)
 		close(i->memory);
 	if (i->share) {
 		inside_count(i, &m->past);
+		for (uint32_t k = 0; k <= TURNS_LAST; k++)
+			inside_add_turn(i, k, &m->past_turns[k]);
 		munmap(i->share, sizeof(*i->share));
 	}
 	for (unsigned k = 0; k < SHIM_THREADS; k++)

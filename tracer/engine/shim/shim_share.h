@@ -10,9 +10,10 @@
 #include "symbolizer/plan/unwind.h"
 #include "tracer/engine/ring.h"
 #include "tracer/engine/sums.h"
+#include "tracer/engine/turns.h"
 
 enum {
-	SHIM_VERSION = 10,
+	SHIM_VERSION = 11,
 	SHIM_THREADS = 128,
 	SHIM_PLANS = 16384, /* the most plans of a session */
 	SHIM_NODES = 2048,
@@ -145,6 +146,12 @@ static inline uint32_t shim_stand_number(uint32_t word)
 /* The same as SHIM_COME, for interventions. */
 #define SHIM_MODES_COME "ditrace_modes_come"
 
+/* What a thread has spent in a turn (struct turn_spent), once it has begun another. */
+struct shim_turn {
+	_Atomic uint64_t cpu_ns, ops, idle_ns;
+	_Atomic uint64_t entered; /* ops so far */
+};
+
 struct shim_thread {
 	_Atomic int32_t tid; /* owner of the ring; 0: free. Set by the thread, cleared by ditrace */
 	_Atomic int32_t ended;
@@ -152,7 +159,8 @@ struct shim_thread {
 	_Atomic uint32_t stand; /* shim_stand_word */
 	/* Incremented by the ring's owner; never reset. */
 	_Atomic uint64_t hits, lost, sampled, sampled_ns;
-	struct chunks records; /* in the ring of the same index */
+	struct shim_turn turn[TURNS_LAST + 1]; /* never reset */
+	struct chunks records;		       /* in the ring of the same index */
 	_Atomic uint64_t memory_lost;
 	struct chunks memory; /* in the memory ring of the same index */
 };
@@ -205,6 +213,7 @@ struct shim_activities {
 struct shim_share {
 	_Atomic int32_t on;	    /* ops are to be recorded */
 	_Atomic int32_t away;	    /* ditrace is about to stand still: no thread is to wait */
+	_Atomic uint32_t turn;	    /* at most TURNS_LAST */
 	_Atomic int32_t refusal;    /* enum shim_refusal: why the library does not record */
 	_Atomic int32_t code_freed; /* report Python code objects that are freed */
 	_Atomic int32_t may_sum;    /* calls without room in a ring are summed up, not lost */

@@ -81,6 +81,19 @@ struct call {
 	unsigned exceptions;
 };
 
+/* turns.c: turns in which a thread records, and rests (turn_rests). */
+struct turn_state {
+	uint32_t number;
+	bool rests;
+	/* While it rests: the stack pointer at the entry of the outermost op; 0: none is open.
+	 * Which op that is, and how many more of it are open within. */
+	uint64_t sp;
+	uint32_t op, again;
+	uint32_t waited;      /* ops entered since it could have recorded again */
+	uint64_t cpu_ns, ops; /* CPU time when it began; ops entered since */
+	uint64_t jumps;	      /* that led here since, while it rests */
+};
+
 struct recorder_thread {
 	struct shim_share *share;
 	unsigned epoch;
@@ -107,6 +120,7 @@ struct recorder_thread {
 	struct hit_buf out;
 	const struct eh_globals *exceptions; /* NULL: not known yet */
 	uint64_t regs[ARCH_REGS];	     /* pseudo-registers that an op's plan reads */
+	struct turn_state turn;
 	struct call entering;
 	struct call call[OPEN_MAX];
 	uint64_t tensors[LIST_MAX]; /* as many as are read */
@@ -166,6 +180,21 @@ static inline struct op_hit thread_hit(struct recorder_thread *t, uint32_t op, c
 	    .op = op,
 	    .proc = t->share->proc,
 	};
+}
+
+/* As thread_records, where turns are taken. */
+bool turns_enter(struct recorder_thread *t, uint64_t sp, uint32_t op);
+
+/* A thread that rests enters something unknown, or leaves that op. */
+void turns_pass(struct recorder_thread *t, uint64_t sp);
+void turns_leave(struct recorder_thread *t, uint32_t op);
+
+/* Whether the op that is entered there is to be recorded. */
+static inline bool thread_records(struct recorder_thread *t, uint64_t sp, uint32_t op)
+{
+	if (!t->turn.number && !atomic_load_explicit(&t->share->turn, memory_order_relaxed))
+		return true;
+	return turns_enter(t, sp, op);
 }
 
 /* Whether the observer still has to be told of all, to learn the layout of what it is told. */
@@ -243,5 +272,8 @@ void debugger_hide(void);
 
 /* jump_handlers_x86_64.c: the addresses of the handlers, into *out. */
 void jump_handlers(struct shim_jumps *out);
+
+/* Do what a jump at an op that is left out does. Between inside_begin and inside_end. */
+void jump_idle(void);
 
 #endif

@@ -51,6 +51,8 @@ static void enter_op(struct recorder_thread *t, const uint64_t *regs, uint32_t o
 {
 	if (!t->share->jumped[op] || is_observed(t, &t->share->plan[op]))
 		return;
+	if (!thread_records(t, regs[ARCH_SP] + t->share->plan[op].entry_sp, op))
+		return;
 	thread_await_room(t);
 	uint64_t now = ticks_now(&t->ticks);
 	if (t->ops.depth >= OPEN_MAX) {
@@ -90,7 +92,9 @@ void jump_left(const uint64_t *regs, uint32_t op)
 	if (!inside_again())
 		return;
 	struct recorder_thread *t = op < SHIM_PLANS ? state_here() : NULL;
-	if (t && t->ops.depth) {
+	if (t && t->turn.rests) {
+		turns_leave(t, op);
+	} else if (t && t->ops.depth) {
 		t->busy = true;
 		uint64_t now = ticks_now(&t->ticks);
 		thread_await_room(t);
@@ -188,19 +192,40 @@ static enum shim_op ours(struct recorder_thread *t, const uint64_t *regs, uint32
 	return is_evaluated && is_listed(s, t->node_class) ? SHIM_NODE : SHIM_OPS;
 }
 
+/* Whether the calling thread is observed by the program itself, too. */
+static bool has_others(void)
+{
+	const bool local = has_local && has_local();
+	if (local && !theirs_here)
+		theirs_here = true;
+	return theirs || !has_local || local;
+}
+
+/* Nobody is to be told of an op that is left out. */
+static void rest(struct recorder_thread *t, uint64_t *regs)
+{
+	uint64_t *scope = &regs[arch_int_arg[1]];
+	const bool asked =
+	    (uint32_t)*scope == RECORD_FUNCTION || (uint32_t)*scope == RECORD_BACKWARD;
+	turns_pass(t, regs[ARCH_SP]);
+	if (asked && !has_others())
+		*scope = SCOPE_UNOBSERVED;
+}
+
 /* The scope is the second argument of both functions: one returns through a hidden pointer, the
  * other is a constructor. */
 static void step(struct recorder_thread *t, uint64_t *regs, uint32_t which)
 {
 	const unsigned scope = arch_int_arg[1];
-	enum shim_op op = ours(t, regs, which, (uint32_t)regs[scope]);
 	t->known = 0;
+	if (t->turn.rests) {
+		rest(t, regs);
+		return;
+	}
+	enum shim_op op = ours(t, regs, which, (uint32_t)regs[scope]);
 	if (op == SHIM_OPS)
 		return;
-	bool local = has_local && has_local();
-	if (local && !theirs_here)
-		theirs_here = true;
-	if (!theirs && has_local && !local && !recorder_learns())
+	if (!has_others() && !recorder_learns())
 		regs[scope] = SCOPE_UNOBSERVED;
 	else
 		t->known = 1U << op;

@@ -208,6 +208,8 @@ static void **start(void **context, const uint64_t *rf, int scope)
 		learn(t, rf, op, name);
 		goto out;
 	}
+	if (t->turn.rests)
+		goto out;
 	thread_await_room(t);
 	uint64_t now = ticks_now(&t->ticks);
 	if ((op == SHIM_CALL && !check_start(t->share, rf, name)) || !layout.inputs || is_unknown ||

@@ -116,6 +116,7 @@ static bool claim(struct recorder_thread *t, struct shim_share *s)
 		sums_begin(&s->sums[i], &t->sums);
 		t->conf_seq = NO_CONF;
 		memset(&t->ops, 0, sizeof(t->ops));
+		t->turn = (struct turn_state){0};
 		t->ops.tid = (uint32_t)tid;
 		t->ops.sums = &s->sums[i];
 		t->ops.sums_writer = &t->sums;

@@ -411,6 +411,17 @@ static void the_table(void **state)
 	    "train.py:13 forward: q = s…\n"
 	    "in no op: 22.5 %, 900 ns of 4.0 us\n");
 	free(text);
+	stats.slowdown = 31000;
+	stats.slowdown_error = 8400;
+	stats.turns = 24;
+	stats.turns_ops = 5000;
+	text = printed(a, &opts, report_print);
+	assert_non_null(
+	    strstr(text, " 0 lost; measured: 3.1 % ± 0.8 % slower, in 24 turns; 97.3 %"));
+	assert_non_null(strstr(text, "\nditrace: 5,000 ops before that, while the overhead was "
+				     "measured, are not recorded\n"));
+	assert_null(strstr(text, "about"));
+	free(text);
 	aggregate_free(a);
 }
 

@@ -294,7 +294,11 @@ static void facts_about_the_target_come_back(void **state)
 				    .seen_permille = 987,
 				    .wall_ns = 9999999,
 				    .cpu_ns = 777777,
-				    .lean = 77};
+				    .lean = 77,
+				    .slowdown = -3100,
+				    .slowdown_error = 800,
+				    .turns = 24,
+				    .turns_ops = 5000};
 	struct trace_writer *w = writer();
 	assert_int_equal(trace_write_target(w, &target), 0);
 	assert_int_equal(trace_write_thread(w, 41, 42, "MainThread"), 0);
@@ -319,6 +323,10 @@ static void facts_about_the_target_come_back(void **state)
 	assert_int_equal(item.stats.seen_permille, 987);
 	assert_int_equal(item.stats.wall_ns, 9999999);
 	assert_int_equal(item.stats.lean, 77);
+	assert_int_equal(item.stats.slowdown, -3100);
+	assert_int_equal(item.stats.slowdown_error, 800);
+	assert_int_equal(item.stats.turns, 24);
+	assert_int_equal(item.stats.turns_ops, 5000);
 	trace_reader_close(r);
 }
 

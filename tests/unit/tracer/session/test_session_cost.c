@@ -40,8 +40,48 @@ static void test_late(void **state)
 	assert_true(spent_since(0) >= cpu);
 }
 
+static uint64_t hits;
+
+static void counters(struct engine *g, struct engine_counters *out)
+{
+	(void)g;
+	*out = (struct engine_counters){.hits = hits, .probe_ns = 100 * hits};
+}
+
+/* What is spent while probes are placed does not count. */
+static void test_placing(void **state)
+{
+	struct engine engine = {.counters = counters};
+	struct engine_counters c;
+	struct target target = {.pid = getpid()};
+	const struct hit h = {.tid = (uint32_t)gettid()};
+	char text[64] = "";
+	(void)state;
+	session = (struct session){.engine = &engine};
+	session.procs[0].target = &target;
+	hits = 10;
+	session_cost_placing(&session);
+	hits = 50;
+	if (process_file(getpid(), "schedstat", text, sizeof(text)) <= 0)
+		skip();
+	const uint64_t before = strtoull(text, NULL, 10);
+	session_cost_placed(&session, getpid());
+	hits = 150;
+	session_cost_hit(&session, &h);
+	session_cost_update(&session);
+	process_file(getpid(), "schedstat", text, sizeof(text));
+	assert_true(session_cost_cpu(&session) <= strtoull(text, NULL, 10) - before);
+	counters(&engine, &c);
+	assert_int_equal(session_cost_probes(&session, &c), 100 * (10 + 100));
+	session_cost_restart(&session);
+	hits = 200;
+	counters(&engine, &c);
+	assert_int_equal(session_cost_probes(&session, &c), 100 * 50);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_late)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_late),
+					   cmocka_unit_test(test_placing)};
 	return unit_run(tests, NULL, NULL);
 }

@@ -15,6 +15,7 @@
 #include "tracer/shim/record/recorder.c"
 #include "tracer/shim/record/recorder_thread.c"
 #include "tracer/shim/record/ticks.c"
+#include "tracer/shim/record/turns.c"
 #include "tracer/shim/saved_call_x86_64.c"
 
 static struct shim_share *_Atomic memory;
@@ -54,6 +55,13 @@ static _Atomic bool is_stopped;
 bool shim_is_stopped(void)
 {
 	return is_stopped;
+}
+
+static unsigned idles;
+
+void jump_idle(void)
+{
+	idles++;
 }
 
 static unsigned yields;
@@ -419,6 +427,81 @@ static void test_new_operators(void **state)
 	meet("mine::mul", 0);
 }
 
+enum { OP = 10, OTHER = 11 };
+
+static void enter_at(uint32_t op, uint64_t sp)
+{
+	const uint64_t regs[ARCH_REGS] = {[ARCH_SP] = sp}, fp[16] = {0};
+	jump_entered(regs, op, fp);
+}
+
+static void leave_at(uint32_t op, uint64_t sp)
+{
+	const uint64_t regs[ARCH_REGS] = {[ARCH_SP] = sp};
+	jump_left(regs, op);
+}
+
+/* A thread leaves ops out, or records them again, where none is open. */
+static void test_turns(void **state)
+{
+	unsigned gaps;
+	(void)state;
+	give_conf(0);
+	memory->jumped[OP] = memory->jumped[OTHER] = 1;
+	enter_at(OP, 1000);
+	memory->turn = 2;
+	assert_int_equal(self()->turn.jumps, 0);
+	enter_at(OTHER, 900); /* within one that is recorded */
+	leave_at(OTHER, 880);
+	leave_at(OP, 980);
+	assert_int_equal(drain(&gaps), 4);
+	enter_at(OP, 1000);
+	enter_at(OP, 900);
+	leave_at(OP, 880);
+	memory->turn = 4;
+	enter_at(OTHER, 850); /* within one that is left out */
+	leave_at(OTHER, 840);
+	assert_int_equal(drain(&gaps), 0);
+	leave_at(OP, 980);
+	enter_at(OTHER, 850);
+	leave_at(OTHER, 840);
+	assert_int_equal(drain(&gaps), 2);
+	assert_int_equal(mine()->turn[2].ops, 3);
+	assert_true(idles > 0);
+	assert_int_equal(mine()->turn[4].idle_ns, 0);
+	assert_int_equal(mine()->lost, 0);
+	memory->turn = 6;
+	enter_at(OP, 1000); /* it throws */
+	assert_int_equal(mine()->turn[4].ops, 1);
+	memory->turn = 0;
+	enter_at(OTHER, 900);
+	assert_int_equal(drain(&gaps), 0);
+	enter_at(OTHER, 1000);
+	leave_at(OTHER, 980);
+	assert_int_equal(drain(&gaps), 2);
+	assert_int_equal(gaps, 0);
+	assert_int_equal(mine()->turn[6].ops, 2);
+}
+
+/* One that never sees where its outermost op ends records at last, too. */
+static void test_turns_end(void **state)
+{
+	unsigned gaps;
+	(void)state;
+	give_conf(0);
+	memory->jumped[OP] = memory->jumped[OTHER] = 1;
+	memory->turn = 2;
+	enter_at(OP, 1000);
+	memory->turn = 0;
+	for (unsigned i = 0; i < 1 << 17; i++) {
+		enter_at(OTHER, 900);
+		leave_at(OTHER, 880);
+		if (drain(&gaps))
+			return;
+	}
+	fail();
+}
+
 /* Also on a thread that has run no op yet. */
 static void test_profiler(void **state)
 {
@@ -441,6 +524,8 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_corrupted, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_stands, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_new_operators, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_turns, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_turns_end, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_profiler, setup, teardown),
 	};
 

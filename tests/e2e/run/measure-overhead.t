@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# --measure-overhead: a figure; a recording that is whole from where it begins; the program's numbers.
+. "$(dirname "$0")/../lib.sh"
+need_tracing
+
+# Each step has the same ops in the same places, and an op that lies in others is never the outermost.
+same_steps() {
+	"$DITRACE" script --format jsonl "$T/data" | python3 "$here/run/same_steps.py"
+}
+
+has_steps() {
+	[ "$("$DITRACE" script --format jsonl "$T/data" 2>/dev/null | grep -c '"aten::arange"')" -gt 5 ]
+}
+
+measures() {
+	local program tracer
+	rm -f "$T/word" "$T/data"
+	start_as program "$PY" run/turns.py "$T/word" >"$T/out" 2>"$T/out.err"
+	wait_line "$T/out" '^ready'
+	start_as tracer "$DITRACE" attach --measure-overhead=12 -o "$T/data" "$program" >"$T/table" 2>"$T/err"
+	ok "it says when recording begins" wait_line "$T/err" 'overhead is measured; recording begins'
+	ok "and records then" before_long has_steps
+	touch "$T/word"
+	finish "$program"
+	finish "$tracer"
+	is "it ends well" "$status" 0
+	like "a figure, and how far it may be off" "$T/err" ', 0 lost; measured: -?[0-9.]+ % ± [0-9.]+ % slower, in 12 turns'
+	like "what is not recorded is counted" "$T/err" '[0-9],[0-9]{3} ops before that, while the overhead was measured, are not recorded'
+	"$DITRACE" report "$T/data" >"$T/report"
+	like "the report has the same" "$T/report" "$(grep -oE 'measured: [^,]*' "$T/err" | head -1)"
+	ok "all steps are whole" same_steps
+	"$PY" run/turns.py "$(cut -d' ' -f1 <(tail -1 "$T/out"))" 2>/dev/null | tail -1 >"$T/untraced"
+	is "the numbers are the same" "$(tail -1 "$T/out")" "$(cat "$T/untraced")"
+}
+
+each_torch measures
+done_testing

@@ -1,0 +1,43 @@
+/* What tracing costs, measured: in turns, ops are recorded and left out, and the CPU time that an
+ * op takes is compared. */
+#ifndef TRACER_ENGINE_TURNS_H
+#define TRACER_ENGINE_TURNS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+	PAIRS_LEAST = 6,      /* of turns, for a figure */
+	TURN_OPS_LEAST = 100, /* ops in a turn that counts */
+	TURNS_MAX = 64,
+	/* After those that are counted, one in which nothing is recorded, so that no op is open
+	 * when recording begins for good, in turn 0. */
+	TURNS_LAST = TURNS_MAX + 2,
+};
+
+/* Whether ops are left out in turn `n`. Of each two, 1 and 2, 3 and 4, ..., they are in one, which
+ * is now the second, now the first, so that what changes steadily does so for both. */
+static inline bool turn_rests(uint32_t n)
+{
+	return n & 2;
+}
+
+/* What all threads that enter ops have spent in a turn: CPU time, and the number of those ops. */
+struct turn_spent {
+	uint64_t cpu_ns, ops;
+	uint64_t idle_ns; /* of it in jumps at ops that were left out */
+	uint64_t entered; /* ops so far, also of threads that are in the turn */
+};
+
+/* By how much an op takes more CPU time where it is recorded, in parts of what it takes else. */
+struct turns_found {
+	double slowdown; /* the median of the pairs */
+	double error;	 /* half of what the median lies in with a probability of 95 % */
+	unsigned turns;	 /* that this is of; 0: of too few to say anything */
+};
+
+/* turns.c: `spent` of turns 1 to n (spent[0] is that of turn 1). Pairs in which few ops were
+ * entered do not count. */
+struct turns_found turns_compare(const struct turn_spent *spent, unsigned n);
+
+#endif
