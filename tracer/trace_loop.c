@@ -509,18 +509,13 @@ int trace_loop_run(struct trace_loop *l, struct err *e)
 	    {.fd = session_wake(l->session), .events = POLLIN},
 	    {.fd = trace_samples_fd(l->samples), .events = POLLIN},
 	};
-	enum { LOOK_MS = 16 };
-	int r = 0, waited_ms = 0;
+	int r = 0;
 	thread_hurry(false); /* the engine's ring buffer overflows unless it is drained in time */
-	while (!stop && !l->gone && r == 0) {
-		const int ms = session_pause_ms(l->session);
-		poll(fds, 3, ms);
+	for (unsigned n = 0; !stop && !l->gone && r == 0; n++) {
+		poll(fds, 3, 1);
 		r = halts ? halt(l, e) : turn(l, e);
-		waited_ms += ms;
-		if (waited_ms >= LOOK_MS) {
-			waited_ms = 0;
+		if (n % 16 == 0)
 			trace_loop_look(l);
-		}
 		if (status_line_due(&l->progress))
 			show_status(l);
 	}

@@ -119,7 +119,6 @@ struct session {
 	uint64_t lean;	  /* of these events, those without arguments or results (HIT_LEAN) */
 	uint64_t start_ns, first_ns, now, kept_house;
 	uint64_t limit_from_ns;	       /* see session_start_time; 0: not called */
-	int pause_ms;		       /* session_pause_ms; 0: nothing was consumed yet */
 	uint64_t stats_ns, stats_hits; /* when stats were last written, and the hits by then */
 	uint64_t dispatch_since;       /* start of the current count; 0: not counting */
 	uint64_t dispatch_next;

@@ -330,28 +330,8 @@ static bool is_over(const struct session *s)
 	       (s->o->count && s->events >= s->o->count);
 }
 
-/* For as many records as are in half a chunk of a ring (tracer/engine/ring.h), so that the program
- * still writes into what is in the cache. The engine bpf has one ring for all threads, and with
- * --no-loss they wait for room. */
-static int pause_for(const struct session *s, int records, uint64_t past_ns)
-{
-	enum { RECORDS = 400, MOST_MS = 4, MS = 1000 * 1000 };
-	if (!s->engine->observes || s->o->no_loss || s->o->buffer || records < 0)
-		return 1;
-	const uint64_t each_ms = past_ns ? (uint64_t)records * MS / past_ns : RECORDS;
-	return each_ms > RECORDS / 2	     ? 1
-	       : each_ms < RECORDS / MOST_MS ? MOST_MS
-					     : (int)(RECORDS / each_ms);
-}
-
-int session_pause_ms(const struct session *s)
-{
-	return s->pause_ms ? s->pause_ms : 1;
-}
-
 int session_step(struct session *s, struct err *e)
 {
-	const uint64_t before = s->now;
 	s->now = session_now();
 	if (s->fatal.code) {
 		if (e)
@@ -359,7 +339,6 @@ int session_step(struct session *s, struct err *e)
 		return s->fatal.code;
 	}
 	int r = consume(s);
-	s->pause_ms = pause_for(s, r, s->now - before);
 	decoder_tick(s->decoder, s->now);
 	int devices = r < 0 ? r : session_take_activities(s, r >= ENGINE_AT_ONCE);
 	if (devices < 0)

@@ -129,7 +129,7 @@ void session_start_time(struct session *s);
 /* The process has exited or called exec: its open ops end. */
 void session_remove(struct session *s, pid_t pid);
 
-/* Consume what has arrived, at most a few milliseconds' worth; see session_pause_ms. Returns
+/* Consume what has arrived, at most a few milliseconds' worth; call it every millisecond. Returns
  * 0; 1 when a limit of the options is reached; -errno when the session cannot go on. A failing
  * output (disk full) does not fail the session: it goes on without that output, and *e is set once.
  */
@@ -138,10 +138,6 @@ int session_step(struct session *s, struct err *e);
 /* The process whose libtorch does not have what the options name (--ops, --not-ops, --when), so
  * that nothing can be traced: session_step has failed. 0: none. */
 pid_t session_refused(const struct session *s);
-
-/* How long to wait before the next session_step, unless session_wake is readable, in ms: longer
- * while little comes, as each time takes as long as dozens of ops. */
-int session_pause_ms(const struct session *s);
 
 /* Number of processes traced so far, including exited ones. */
 unsigned session_total(const struct session *s);
