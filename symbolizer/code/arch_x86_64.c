@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "symbolizer/code/cfg.h"
+#include "symbolizer/code/internal.h"
 
 #define BIT(r) (UINT32_C(1) << (r))
 
@@ -586,7 +587,7 @@ static int decode(struct arch_decoder *d, const uint8_t *code, size_t left, uint
 		return 0;
 	}
 	if (!cs_disasm_iter(d->handle, &p, &left, &next, d->insn))
-		return -EILSEQ;
+		return evex_decode(code, left, out);
 	out->len = (uint8_t)d->insn->size;
 	out->emulated = arch_emulated(code, out->len);
 	set_flow(d->insn, out);
