@@ -250,6 +250,7 @@ static int add_mapped(struct session *s, pid_t pid, const struct maps *maps, str
 	tell_process(s, p, is_late);
 	describe(s, p->target);
 	session_complete_procs(s);
+	session_probe_kernels(s, p);
 	return 0;
 }
 
@@ -308,6 +309,7 @@ static void free_all(struct session *s)
 		if (!s->procs[i].decoded)
 			continue;
 		target_close(s->procs[i].target);
+		free(s->procs[i].kernels);
 		s->procs[i] = (struct proc){0};
 	}
 }

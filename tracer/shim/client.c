@@ -136,6 +136,7 @@ static void watch(void)
 		if (poll(&p, 1, SHIM_LOOK_MS) > 0)
 			break;
 		activities_look();
+		jump_memory_look();
 	}
 	leave(false);
 }

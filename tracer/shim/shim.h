@@ -145,6 +145,9 @@ void recorder_start(void *torch, bool (*come_forked)(void *torch));
  * this is. Where jumps may lead; a pool of no parts: nowhere. */
 struct shim_jumps jump_memory(void *torch);
 
+/* Map what struct shim_near asks for; called every SHIM_LOOK_MS by the library's thread. */
+void jump_memory_look(void);
+
 /* The thread that has this memory ends; it counts as at work here meanwhile. */
 void recorder_thread_ends(void *memory);
 

@@ -7,9 +7,9 @@
 #include "tracer/engine/shim/internal.h"
 #include "tracer/engine/shim/jumps.h"
 
-static uint64_t handler_of(const struct shim_jumps *h, const struct probe_site *s)
+uint64_t shim_jumps_handler(const struct shim_jumps *h, uint16_t kind)
 {
-	switch (s->kind) {
+	switch (kind) {
 	case SITE_ENTRY:
 		return h->entry;
 	case SITE_EXIT:
@@ -46,7 +46,7 @@ static bool make_site(const struct engine_shim *m, const struct inside *i,
 		return false;
 	*out = (struct jump_site){
 	    .addr = at,
-	    .handler = handler_of(&i->jumps, s),
+	    .handler = shim_jumps_handler(&i->jumps, s->kind),
 	    .number = s->op,
 	    .len = s->len,
 	    /* without them no other jump is of use */
@@ -57,9 +57,7 @@ static bool make_site(const struct engine_shim *m, const struct inside *i,
 	return true;
 }
 
-/* The pool is near libtorch_cpu: whether stubs there reach a site of libc10 and what is near it,
- * and the other way. */
-static bool is_reached(const struct jump_pool *p, uint64_t at)
+bool shim_jumps_reach(const struct jump_pool *p, uint64_t at)
 {
 	const int64_t most = INT32_MAX - (int64_t)(64 << 20);
 	for (uint64_t k = 0; k < p->n && k < JUMP_PARTS; k++) {
@@ -71,23 +69,31 @@ static bool is_reached(const struct jump_pool *p, uint64_t at)
 	return true;
 }
 
+bool shim_jumps_far_site(const struct shim_jumps *h, const struct elf_file *f, uint64_t bias,
+			 const struct probe_site *s, struct jump_site *out)
+{
+	uint64_t at = s->len && s->len <= JUMP_WINDOW_MAX ? elf_address(f, s->offset) : 0;
+	const uint8_t *code = at ? elf_bytes(f, at, s->len) : NULL;
+	if (!code)
+		return false;
+	*out = (struct jump_site){
+	    .addr = at + bias,
+	    .handler = shim_jumps_handler(h, s->kind),
+	    .number = s->op,
+	    .len = s->len,
+	    .relative = s->relative,
+	    .skips_red_zone = s->kind == SITE_EXIT,
+	};
+	memcpy(out->bytes, code, s->len);
+	return true;
+}
+
 static bool make_memory_site(const struct inside *i, const struct probe_site *s,
 			     struct jump_site *out)
 {
 	const struct probe_file *f = &i->file;
-	uint64_t at = s->len && s->len <= JUMP_WINDOW_MAX ? elf_address(f->c10, s->offset) : 0;
-	const uint8_t *code = at ? elf_bytes(f->c10, at, s->len) : NULL;
-	if (!code || !is_reached(&i->jumps.pool, at + f->c10_bias))
-		return false;
-	*out = (struct jump_site){
-	    .addr = at + f->c10_bias,
-	    .handler = i->jumps.memory,
-	    .number = s->op,
-	    .len = s->len,
-	    .relative = s->relative,
-	};
-	memcpy(out->bytes, code, s->len);
-	return true;
+	return shim_jumps_far_site(&i->jumps, f->c10, f->c10_bias, s, out) &&
+	       shim_jumps_reach(&i->jumps.pool, out->addr);
 }
 
 /* What of a device's memory is freed is told where it is allocated; for the CPU's there are two

@@ -12,7 +12,7 @@
 #include "tracer/engine/sums.h"
 
 enum {
-	SHIM_VERSION = 10,
+	SHIM_VERSION = 11,
 	SHIM_THREADS = 128,
 	SHIM_PLANS = 16384, /* the most plans of a session */
 	SHIM_NODES = 2048,
@@ -53,6 +53,19 @@ struct jump_pool {
 	struct jump_part {
 		uint64_t addr, len; /* in the process; bytes */
 	} part[JUMP_PARTS];
+};
+
+/* Pools near other libraries, which may be too far from libtorch_cpu. To have one near the
+ * addresses low to high ditrace increments `asked`; the library's thread makes it, unless one of
+ * them is, and sets `told` to that. They never go, and keep their order: a window has its stub in
+ * the first that is near. */
+enum { SHIM_NEAR = 8 };
+
+struct shim_near {
+	_Atomic uint32_t asked, told;
+	uint64_t low, high;
+	uint64_t n;
+	struct jump_pool pool[SHIM_NEAR];
 };
 
 /* Where jumps may lead, as addresses in the process: the pool, near libtorch_cpu, and the functions
@@ -220,6 +233,7 @@ struct shim_share {
 	uint64_t node[SHIM_NODES];
 	uint64_t engine_from, engine_to; /* of torch::autograd::Engine::thread_main */
 	struct op_plan plan[SHIM_PLANS];
+	struct shim_near near;
 	struct unwind_table unwind; /* written by ditrace, as it meets return addresses */
 	uint16_t proc;
 	_Atomic uint64_t lost; /* of threads without a ring */

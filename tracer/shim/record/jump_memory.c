@@ -8,7 +8,7 @@
 #include "tracer/shim/record/internal.h"
 #include "tracer/shim/shim.h"
 
-enum { POOL = 2 << 20 };
+enum { POOL = 2 << 20, NEAR = 256 << 10 };
 
 /* The addresses that a library takes. */
 struct extent {
@@ -45,15 +45,15 @@ static bool map_at(const struct jump_part *p)
 }
 
 /* Memory from which a jump reaches all of the library, and the other way. */
-static void map_near(const struct extent *x, struct jump_pool *out)
+static void map_near(const struct extent *x, uint64_t most, struct jump_pool *out)
 {
 	int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
 	if (maps < 0)
 		return;
-	const struct jump_pool places = jump_places(maps, x->low, x->high, POOL);
+	const struct jump_pool places = jump_places(maps, x->low, x->high, most);
 	uint64_t len = 0;
 	close(maps);
-	for (uint64_t i = 0; i < places.n && len < POOL; i++) {
+	for (uint64_t i = 0; i < places.n && len < most; i++) {
 		if (!map_at(&places.part[i]))
 			continue;
 		out->part[out->n++] = places.part[i];
@@ -70,8 +70,43 @@ struct shim_jumps jump_memory(void *torch)
 		return jumps;
 	dl_iterate_phdr(add_object, &x);
 	if (x.high)
-		map_near(&x, &jumps.pool);
+		map_near(&x, POOL, &jumps.pool);
 	if (jumps.pool.n)
 		jump_handlers(&jumps);
 	return jumps;
+}
+
+/* Whether a jump of the pool reaches all of that, and the other way; with some room to spare, as
+ * ditrace has it (shim_jumps_reach). */
+static bool is_near(const struct jump_pool *p, const struct extent *x)
+{
+	const uint64_t most = INT32_MAX - (64 << 20);
+	for (uint64_t k = 0; k < p->n; k++) {
+		const uint64_t low = p->part[k].addr, high = low + p->part[k].len;
+		if ((x->high > low && x->high - low > most) ||
+		    (high > x->low && high - x->low > most))
+			return false;
+	}
+	return p->n;
+}
+
+void jump_memory_look(void)
+{
+	static struct jump_pool pool[SHIM_NEAR];
+	static unsigned n;
+	struct shim_share *s = shim_share();
+	const uint32_t number = s ? s->near.asked : 0;
+	if (!s || number == s->near.told)
+		return;
+	const struct extent x = {.low = s->near.low, .high = s->near.high};
+	unsigned k = 0;
+	while (k < n && !is_near(&pool[k], &x))
+		k++;
+	if (k == n && n < SHIM_NEAR) {
+		map_near(&x, NEAR, &pool[n]);
+		n += is_near(&pool[n], &x);
+	}
+	memcpy(s->near.pool, pool, n * sizeof(*pool));
+	s->near.n = n;
+	s->near.told = number;
 }
