@@ -563,11 +563,17 @@ static unsigned relative_bytes(const cs_insn *c, const struct arch_insn *o)
 	return relative ? 4 : 0;
 }
 
+/* With a VEX or EVEX prefix (Intel SDM volume 2, 2.3 and 2.7), of which none reads the flags. */
+static bool has_vector_prefix(const cs_insn *c)
+{
+	return c->bytes[0] == 0xc4 || c->bytes[0] == 0xc5 || c->bytes[0] == 0x62;
+}
+
 static void set_movable(const cs_insn *c, struct arch_insn *o)
 {
 	const bool relative = is_relative(&c->detail->x86);
 
-	o->flags = flags_of(c->id);
+	o->flags = has_vector_prefix(c) ? ARCH_FLAGS_UNREAD : flags_of(c->id);
 	o->movable = o->flags != ARCH_FLAGS_UNKNOWN && !relative;
 	o->relative = o->flags != ARCH_FLAGS_UNKNOWN && relative && relative_bytes(c, o) == 4;
 }

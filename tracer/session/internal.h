@@ -192,9 +192,9 @@ void session_name_thread(struct session *s, const struct op_event *ev);
 int session_probe_library(struct session *s, uint16_t index, const struct libraries *l,
 			  unsigned lib, const struct probe_site *sites, size_t n, struct err *e);
 
-/* session_kernels.c: probe the kernels of inductor that the process has loaded since the last call.
- */
-void session_probe_kernels(struct session *s, struct proc *p);
+/* session_kernels.c: probe the kernels of inductor that the process has loaded since the last call,
+ * while `tid`, which may be about to call them, stands; 0: no thread is. */
+void session_probe_kernels(struct session *s, struct proc *p, pid_t tid);
 
 /* The same if this hit says that some may have been loaded: of a counter that stops. They are,
  * between start and stop of several, and the thread stands meanwhile where the engine lets it. */

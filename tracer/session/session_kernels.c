@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "symbolizer/target/maps.h"
+#include "tracer/proc/seize.h"
 #include "tracer/session/internal.h"
 
 static bool is_of(const struct session_kernel *k, const struct mapping *m)
@@ -87,27 +88,34 @@ static void say_missing(struct session *s, const struct proc *p, int code)
 	err_set(e, code, "%s of inductor in process %d %s missing: %s",
 		text_counted(kernels, sizeof(kernels), p->missing_kernels, "kernel"),
 		p->target->pid, p->missing_kernels == 1 ? "is" : "are",
-		code == -ENOSPC	   ? "no jump reaches them"
-		: code == -ENOTSUP ? "their code has no place for a probe"
+		code == -ENOSPC	   ? "no memory is free near the library"
+		: code == -ECHILD  ? "jumps cannot be written there"
+		: code == -ENOTSUP ? "there is no place for a probe"
 				   : strerror(-code));
 	if (s->engine->observes)
 		err_hint(e, "--engine bpf and --engine ptrace need no jumps");
 }
 
-void session_probe_kernels(struct session *s, struct proc *p)
+/* The thread stands until then by itself where the engine holds it. */
+void session_probe_kernels(struct session *s, struct proc *p, pid_t tid)
 {
+	enum { WAIT_MS = 100 };
 	struct maps maps;
 	if (!p->target || !p->alive || maps_read(p->target->pid, &maps, NULL))
 		return;
+	struct freeze *frozen = NULL;
 	unsigned missing = p->missing_kernels;
 	int code = 0;
 	for (const struct mapping *m = NULL; (m = maps_next_exec(&maps, m));) {
 		if (!kernel_is_library(m->path) || is_met(p, m->start))
 			continue;
+		if (tid && !s->engine->follow && !frozen)
+			freeze_thread(tid, WAIT_MS, &frozen);
 		int r = open_and_probe(s, p, m);
 		p->missing_kernels += r && r != -ENOENT;
 		code = r && r != -ENOENT ? r : code;
 	}
+	freeze_release(frozen);
 	maps_free(&maps);
 	if (!missing && p->missing_kernels)
 		say_missing(s, p, code);
@@ -117,5 +125,5 @@ void session_look_for_kernels(struct session *s, const struct hit *h)
 {
 	if ((h->kind == HIT_ENTRY || h->kind == HIT_SUM) && h->op < s->ops->n &&
 	    s->ops->ops[h->op].role == ROLE_COUNTER_STOP && h->proc < PROCS_MAX)
-		session_probe_kernels(s, &s->procs[h->proc]);
+		session_probe_kernels(s, &s->procs[h->proc], (pid_t)h->tid);
 }

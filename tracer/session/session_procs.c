@@ -250,7 +250,7 @@ static int add_mapped(struct session *s, pid_t pid, const struct maps *maps, str
 	tell_process(s, p, is_late);
 	describe(s, p->target);
 	session_complete_procs(s);
-	session_probe_kernels(s, p);
+	session_probe_kernels(s, p, 0);
 	return 0;
 }
 

@@ -145,6 +145,9 @@ void recorder_start(void *torch, bool (*come_forked)(void *torch));
  * this is. Where jumps may lead; a pool of no parts: nowhere. */
 struct shim_jumps jump_memory(void *torch);
 
+/* The pools near other libraries, to `out`; their number. */
+unsigned jump_memory_near(struct jump_pool out[SHIM_NEAR]);
+
 /* Map what struct shim_near asks for; called every SHIM_LOOK_MS by the library's thread. */
 void jump_memory_look(void);
 

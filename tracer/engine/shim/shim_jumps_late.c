@@ -54,7 +54,9 @@ int shim_jumps_late(struct engine_shim *m, struct inside *i, const struct probe_
 		    struct err *e)
 {
 	struct jump_site site[1 + EXITS_MAX];
-	if (!m->jumps || !i->share->jumps || !file->nsites || file->nsites > 1 + EXITS_MAX)
+	if (!m->jumps || !i->jumps.pool.n)
+		return -ECHILD;
+	if (!file->nsites || file->nsites > 1 + EXITS_MAX)
 		return -ENOTSUP;
 	for (uint32_t n = 0; n < file->nsites; n++)
 		if (!shim_jumps_far_site(&i->jumps, file->elf, file->bias, &file->sites[n],

@@ -84,6 +84,9 @@ struct shim_hello {
 	uint32_t unused;
 	uint64_t bytes; /* sizeof(struct shim_share) */
 	struct shim_jumps jumps;
+	/* Those of struct shim_near that there are already: a fork has its parent's. */
+	uint64_t nnear;
+	struct jump_pool near[SHIM_NEAR];
 };
 
 /* When code is 0 the memfd's descriptor comes with it. */

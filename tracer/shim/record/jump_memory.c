@@ -10,6 +10,10 @@
 
 enum { POOL = 2 << 20, NEAR = 256 << 10 };
 
+/* Near other libraries: see struct shim_near. */
+static struct jump_pool near[SHIM_NEAR];
+static unsigned nnear;
+
 /* The addresses that a library takes. */
 struct extent {
 	uint64_t base, low, high;
@@ -90,23 +94,26 @@ static bool is_near(const struct jump_pool *p, const struct extent *x)
 	return p->n;
 }
 
+unsigned jump_memory_near(struct jump_pool out[SHIM_NEAR])
+{
+	memcpy(out, near, nnear * sizeof(*near));
+	return nnear;
+}
+
 void jump_memory_look(void)
 {
-	static struct jump_pool pool[SHIM_NEAR];
-	static unsigned n;
 	struct shim_share *s = shim_share();
 	const uint32_t number = s ? s->near.asked : 0;
 	if (!s || number == s->near.told)
 		return;
 	const struct extent x = {.low = s->near.low, .high = s->near.high};
 	unsigned k = 0;
-	while (k < n && !is_near(&pool[k], &x))
+	while (k < nnear && !is_near(&near[k], &x))
 		k++;
-	if (k == n && n < SHIM_NEAR) {
-		map_near(&x, NEAR, &pool[n]);
-		n += is_near(&pool[n], &x);
+	if (k == nnear && nnear < SHIM_NEAR) {
+		map_near(&x, NEAR, &near[nnear]);
+		nnear += is_near(&near[nnear], &x);
 	}
-	memcpy(s->near.pool, pool, n * sizeof(*pool));
-	s->near.n = n;
+	s->near.n = jump_memory_near(s->near.pool);
 	s->near.told = number;
 }
