@@ -123,7 +123,10 @@ void session_probe_kernels(struct session *s, struct proc *p, pid_t tid)
 
 void session_look_for_kernels(struct session *s, const struct hit *h)
 {
-	if ((h->kind == HIT_ENTRY || h->kind == HIT_SUM) && h->op < s->ops->n &&
-	    s->ops->ops[h->op].role == ROLE_COUNTER_STOP && h->proc < PROCS_MAX)
+	if ((h->kind != HIT_ENTRY && h->kind != HIT_SUM) || h->op >= s->ops->n ||
+	    s->ops->ops[h->op].role != ROLE_COUNTER_STOP || h->proc >= PROCS_MAX)
+		return;
+	/* The shim has the thread stand only if it has loaded something. */
+	if (!s->engine->observes || h->flags & HIT_STOPPED || h->kind == HIT_SUM)
 		session_probe_kernels(s, &s->procs[h->proc], (pid_t)h->tid);
 }
