@@ -43,6 +43,7 @@ struct proc {
 
 /* A library of a kernel that inductor generated; several processes may have it. */
 struct session_kernel {
+	char name[64]; /* of the file, which is a hash of the kernel: inodes are used again */
 	uint64_t inode;
 	uint32_t major, minor;
 	int code; /* as of op_table_add_kernel */

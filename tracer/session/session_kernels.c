@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -13,7 +14,8 @@
 
 static bool is_of(const struct session_kernel *k, const struct mapping *m)
 {
-	return k->inode == m->inode && k->major == m->dev_major && k->minor == m->dev_minor;
+	return k->inode == m->inode && k->major == m->dev_major && k->minor == m->dev_minor &&
+	       !strcmp(k->name, mapping_name(m));
 }
 
 /* What is known of the kernel in this library, whether a place for probes was found or not; NULL
@@ -29,6 +31,7 @@ static struct session_kernel *kernel_of(struct session *s, struct elf_file *f,
 	struct session_kernel *k = &s->kernels[s->nkernels++];
 	*k = (struct session_kernel){
 	    .inode = m->inode, .major = m->dev_major, .minor = m->dev_minor};
+	snprintf(k->name, sizeof(k->name), "%s", mapping_name(m));
 	k->code = op_table_add_kernel(s->ops, f, m->path, s->engine->observes, &k->sites);
 	if (!k->code) {
 		const uint32_t op = k->sites.site[0].op;
@@ -96,7 +99,6 @@ static void say_missing(struct session *s, const struct proc *p, int code)
 		err_hint(e, "--engine bpf and --engine ptrace need no jumps");
 }
 
-/* The thread stands until then by itself where the engine holds it. */
 void session_probe_kernels(struct session *s, struct proc *p, pid_t tid)
 {
 	enum { WAIT_MS = 100 };
