@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "symbolizer/code/cfg.h"
+#include "symbolizer/code/internal.h"
 
 #define BIT(r) (UINT32_C(1) << (r))
 
@@ -562,11 +563,17 @@ static unsigned relative_bytes(const cs_insn *c, const struct arch_insn *o)
 	return relative ? 4 : 0;
 }
 
+/* With a VEX or EVEX prefix (Intel SDM volume 2, 2.3 and 2.7), of which none reads the flags. */
+static bool has_vector_prefix(const cs_insn *c)
+{
+	return c->bytes[0] == 0xc4 || c->bytes[0] == 0xc5 || c->bytes[0] == 0x62;
+}
+
 static void set_movable(const cs_insn *c, struct arch_insn *o)
 {
 	const bool relative = is_relative(&c->detail->x86);
 
-	o->flags = flags_of(c->id);
+	o->flags = has_vector_prefix(c) ? ARCH_FLAGS_UNREAD : flags_of(c->id);
 	o->movable = o->flags != ARCH_FLAGS_UNKNOWN && !relative;
 	o->relative = o->flags != ARCH_FLAGS_UNKNOWN && relative && relative_bytes(c, o) == 4;
 }
@@ -586,7 +593,7 @@ static int decode(struct arch_decoder *d, const uint8_t *code, size_t left, uint
 		return 0;
 	}
 	if (!cs_disasm_iter(d->handle, &p, &left, &next, d->insn))
-		return -EILSEQ;
+		return evex_decode(code, left, out);
 	out->len = (uint8_t)d->insn->size;
 	out->emulated = arch_emulated(code, out->len);
 	set_flow(d->insn, out);

@@ -100,4 +100,9 @@ void branches_free(struct branches *b);
  * b->reason if not, -ENOMEM. Once only. */
 int branches_check_handlers(struct branches *b, const struct code_window *window, unsigned n);
 
+/* Decode an instruction with an EVEX prefix, many of which libcapstone does not know, from the
+ * `left` bytes at `code`: into *out, which is as for one without operands; `off` is not set. 0 or
+ * -EILSEQ. */
+int evex_decode(const uint8_t *code, size_t left, struct arch_insn *out);
+
 #endif

@@ -225,6 +225,8 @@ static void on_entry(struct decoder *d, struct target *t, struct decoder_thread 
 	o->probe = &t->ops->ops[h->op];
 	o->ev.op = target_identify(t, o->probe, it, &o->reg);
 	set_stack(t, o, up, it, h->ts);
+	if (o->probe->role == ROLE_KERNEL)
+		o->ev.op = target_kernel(t, o->probe, o->ev.stack);
 	o->ev.where_stack = o->ev.phase == PHASE_COMPILE
 				? th->open[th->compilation.level]->ev.where_stack
 				: o->ev.stack;
@@ -385,6 +387,8 @@ static void on_sum(struct decoder *d, struct target *t, const struct hit *h)
 	o.ev.start_ns = c.first_ns;
 	o.ev.end_ns = c.last_ns;
 	set_stack(t, &o, NULL, &it, h->ts);
+	if (o.probe->role == ROLE_KERNEL)
+		o.ev.op = target_kernel(t, o.probe, o.ev.stack);
 	o.ev.where_stack = o.ev.stack;
 	if (o.ev.phase == PHASE_FORWARD && is_of_engine(&o))
 		o.ev.phase = PHASE_BACKWARD;

@@ -116,6 +116,15 @@ struct type_name {
 	const struct op_desc *desc;
 };
 
+enum { KERNEL_CALLS = 256 };
+
+/* A place where a kernel of inductor's is called. */
+struct kernel_call {
+	const struct py_frame *frame;
+	const struct op_probe *probe;
+	const struct op_desc *desc; /* NULL: none */
+};
+
 struct target {
 	pid_t pid;
 	struct mem mem;
@@ -129,6 +138,7 @@ struct target {
 	struct interned *interned;
 	struct node_map nodes;
 	struct type_name types[TYPE_SLOTS];
+	struct kernel_call kernels[KERNEL_CALLS];
 	struct boxed_seen boxed[BOXED_SEEN];
 	struct tensor_layout layout;
 	struct tensor_layout engine_layout; /* the layout that conf was made from */
@@ -186,6 +196,11 @@ uint16_t target_pynode_obj(struct target *t);
  * Never returns NULL. */
 const struct op_desc *target_identify(struct target *t, const struct op_probe *p,
 				      const struct items *it, const struct registered_op **reg);
+
+/* The op that a hit of `p`, of ROLE_KERNEL, with this stack belongs to: the kernel by its name in
+ * the module that calls it; or p->desc's name, if that is not known. Never NULL. */
+const struct op_desc *target_kernel(struct target *t, const struct op_probe *p,
+				    const struct py_stack *stack);
 
 /* Learn the schema in the items of a HIT_SCHEMA. */
 void target_defined(struct target *t, const struct items *it);

@@ -105,7 +105,8 @@ enum { VALUE_DEPTH_MAX = 16 };
 enum op_kind {
 	OP_DISPATCHED, /* an operator of the dispatcher */
 	OP_BACKWARD,   /* a node of the autograd graph */
-	OP_FUNCTION,   /* apply of a Python autograd.Function, wait of a c10d::Work */
+	OP_FUNCTION,   /* apply of a Python autograd.Function, wait of a c10d::Work, a kernel that
+			  inductor generated */
 };
 
 enum {

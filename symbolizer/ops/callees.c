@@ -178,6 +178,24 @@ uint64_t callees_of_stub(struct callees *c, uint64_t stub)
 	return 0;
 }
 
+bool callees_has_slot(const struct callees *c, const char *name)
+{
+	static const char *const sections[] = {".rela.plt", ".rela.dyn"};
+	struct dynamic d = dynamic_symbols(c->f);
+	for (unsigned k = 0; k < 2; k++) {
+		uint64_t at;
+		size_t size = 0;
+		const uint8_t *rela = elf_section(c->f, sections[k], &at, &size);
+		for (size_t i = 0; rela && i < size / sizeof(Elf64_Rela); i++) {
+			Elf64_Rela r;
+			memcpy(&r, rela + i * sizeof(r), sizeof(r));
+			if (!strcmp(dynamic_name(&d, ELF64_R_SYM(r.r_info)), name))
+				return true;
+		}
+	}
+	return false;
+}
+
 static bool is_cleanup(void *arg, uint64_t target)
 {
 	struct callees *c = arg;

@@ -7,6 +7,7 @@
 
 #include "symbolizer/code/arch_x86_64.h"
 #include "symbolizer/ops/internal.h"
+#include "symbolizer/ops/kernels.h"
 #include "symbolizer/torch/node_map.h"
 
 /* parseSchema(const std::string &), in later versions with a bool parameter
@@ -206,8 +207,8 @@ static int build_table(struct build *b, bool lazy, struct err *e)
 	r = r ? r : ops_find(b);
 	elf_file_drop(b->elf[OPS_CPU]);
 	t->n = t->nplans = (uint32_t)b->nfound;
-	t->ops = calloc(b->nfound + 1, sizeof(*t->ops));
-	t->plans = calloc(b->nfound + 1, sizeof(*t->plans));
+	t->ops = calloc(b->nfound + KERNELS_MAX, sizeof(*t->ops));
+	t->plans = calloc(b->nfound + KERNELS_MAX, sizeof(*t->plans));
 	if (!t->ops || !t->plans)
 		r = -ENOMEM;
 	ops_find_parse_schema(b);

@@ -469,6 +469,11 @@ bool py_frame_known(const struct py_codes *c, const struct py_frame *frame)
 	return frame != &c->unknown;
 }
 
+bool py_source_begins(struct py_runtime *rt, const char *file, const char *text)
+{
+	return py_sources_begins(rt->sources, file, text);
+}
+
 const char *py_frame_text(struct py_runtime *rt, const struct py_frame *frame)
 {
 	struct py_codes *c = rt->codes;

@@ -234,6 +234,18 @@ ssize_t py_sources_line(struct py_sources *s, const char *file, int32_t line, ch
 	return (ssize_t)copy_clean(out, size, p, end);
 }
 
+bool py_sources_begins(struct py_sources *s, const char *file, const char *text)
+{
+	const struct source *f = file[0] ? sources_find(s, file) : NULL;
+	const size_t len = strlen(text);
+
+	for (uint32_t i = 0; f && f->data && i < f->lines; i++)
+		if (f->start[i + 1] - f->start[i] >= len &&
+		    !memcmp(f->data + f->start[i], text, len))
+			return true;
+	return false;
+}
+
 /* Join the str objects of a list. */
 static ssize_t join_lines(const struct py_runtime *rt, uint64_t list, size_t max, char **out)
 {

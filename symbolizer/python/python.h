@@ -213,6 +213,10 @@ int py_set_torch_dir(struct py_runtime *rt, const char *path);
  * there is none. Also sets frame->text. */
 const char *py_frame_text(struct py_runtime *rt, const struct py_frame *frame);
 
+/* Whether a line of the source file of a frame of this runtime begins with `text`, as
+ * py_sources_begins. */
+bool py_source_begins(struct py_runtime *rt, const char *file, const char *text);
+
 /* Source files: lines of the target's code. */
 
 struct py_sources;
@@ -229,6 +233,9 @@ void py_sources_free(struct py_sources *s); /* NULL allowed */
  * Returns the length, 0 for an empty line, or -ENOENT when there is no such line or no text. */
 ssize_t py_sources_line(struct py_sources *s, const char *file, int32_t line, char *out,
 			size_t size);
+
+/* Whether a line of `file` begins with `text`, which has no line break. */
+bool py_sources_begins(struct py_sources *s, const char *file, const char *text);
 
 /* Code objects that may be freed before they can be read: copies made by the engine when they were
  * met or freed. */

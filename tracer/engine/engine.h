@@ -22,8 +22,9 @@ struct probe_file {
 	const char *path;
 	const struct probe_site *sites;
 	size_t nsites;
-	/* For sites with windows (len), which stay valid until they are detached: the file, and
-	 * what to add to its addresses to get those in the process. NULL: none has one. */
+	/* For sites with windows (len), which stay valid until they are detached, or with `late`
+	 * during the call: the file, and what to add to its addresses to get those in the process.
+	 * NULL: none has one. */
 	const struct elf_file *elf;
 	uint64_t bias;
 	uint64_t engine_main, engine_main_size; /* as in struct op_table */
@@ -32,6 +33,7 @@ struct probe_file {
 	const struct probe_site *memory;
 	const struct elf_file *c10;
 	uint64_t c10_bias;
+	bool late; /* mapped after the process was attached to: its sites are to be set at once */
 };
 
 /* Whether a process has mapped all the libraries its tracer needs; asked when libraries were

@@ -11,6 +11,7 @@
 #include "symbolizer/decode/decoder.h"
 #include "symbolizer/decode/target.h"
 #include "symbolizer/ops/filter.h"
+#include "symbolizer/ops/kernels.h"
 #include "symbolizer/ops/ops.h"
 #include "symbolizer/target/process.h"
 #include "symbolizer/when/when.h"
@@ -34,7 +35,19 @@ struct proc {
 	uint32_t generation; /* generation of the configuration that the engine has */
 	size_t rows;	     /* native_callers_rows that the engine has */
 	uint64_t added;
-	bool decoded; /* the process has exited and all its records are decoded */
+	bool decoded;	   /* the process has exited and all its records are decoded */
+	uint64_t *kernels; /* addresses of the libraries of kernels that were met */
+	size_t nkernels, kernels_room;
+	unsigned missing_kernels; /* of these, without probes */
+};
+
+/* A library of a kernel that inductor generated; several processes may have it. */
+struct session_kernel {
+	char name[64]; /* of the file, which is a hash of the kernel: inodes are used again */
+	uint64_t inode;
+	uint32_t major, minor;
+	int code; /* as of op_table_add_kernel */
+	struct kernel_sites sites;
 };
 
 /* The op table of a libtorch, and that file's identity. */
@@ -94,6 +107,8 @@ struct session {
 	/* cpu_sites wanted ones of OPS_CPU, then those of OPS_PYTHON, then of OPS_C10 */
 	struct probe_site *sites;
 	size_t cpu_sites, python_sites, c10_sites;
+	struct session_kernel *kernels;
+	size_t nkernels, kernels_room;
 	struct filter ops_filter, not_filter;
 	struct when *when; /* NULL: no condition */
 	char chosen[512];  /* the options that leave ops out, as typed; "": none */
@@ -190,6 +205,14 @@ void session_name_thread(struct session *s, const struct op_event *ev);
  * `index`. Returns 0, also if the process has no such library, or -errno with *e. */
 int session_probe_library(struct session *s, uint16_t index, const struct libraries *l,
 			  unsigned lib, const struct probe_site *sites, size_t n, struct err *e);
+
+/* session_kernels.c: probe the kernels of inductor that the process has loaded since the last call,
+ * while `tid`, which may be about to call them, stands; 0: no thread is. */
+void session_probe_kernels(struct session *s, struct proc *p, pid_t tid);
+
+/* The same if this hit says that some may have been loaded: of a counter that stops. They are,
+ * between start and stop of several, and the thread stands meanwhile where the engine lets it. */
+void session_look_for_kernels(struct session *s, const struct hit *h);
 
 /* Complete what was not possible when the process was added: its Python had not started, its
  * operators were not registered. */

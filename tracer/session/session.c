@@ -118,6 +118,7 @@ static void on_stopped_hit(const struct hit *h, void *arg)
 	/* With the shim, some threads have already resumed. */
 	s->stopped = !s->engine->observes || h->flags & HIT_STOPPED;
 	session_cost_hit(s, h);
+	session_look_for_kernels(s, h);
 	decoder_feed_now(s->decoder, h);
 	const struct observer *o = s->engine->count_call ? OBSERVERS_FIRST(s, awaits) : NULL;
 	if (o)
@@ -128,6 +129,7 @@ static void on_hit(const struct hit *h, void *arg)
 {
 	struct session *s = arg;
 	session_cost_hit(s, h);
+	session_look_for_kernels(s, h);
 	decoder_feed(s->decoder, h);
 }
 
@@ -543,10 +545,13 @@ void session_close(struct session *s)
 		s->engine->close(s->engine);
 	decoder_free(s->decoder);
 	launches_free(s->launches);
-	for (unsigned i = 0; i < PROCS_MAX; i++)
+	for (unsigned i = 0; i < PROCS_MAX; i++) {
 		target_close(s->procs[i].target);
+		free(s->procs[i].kernels);
+	}
 	op_table_free(s->ops);
 	free(s->sites);
+	free(s->kernels);
 	for (size_t i = 0; i < s->ntargets; i++)
 		session_free_target_info(&s->targets[i]);
 	free(s->targets);

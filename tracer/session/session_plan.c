@@ -242,6 +242,12 @@ static __u8 stop_flags(const struct session *s, const struct op_probe *p)
 	return p->role == ROLE_FUNCTION ? 0 : PLAN_STOP | PLAN_PICK;
 }
 
+/* Of an engine that can hold threads: until a kernel has probes nobody calls it. */
+static __u8 hold_flags(const struct session *s)
+{
+	return s->engine->observes || s->engine->registers ? PLAN_STOP : 0;
+}
+
 /* The flags that the options add to the plan of an op. */
 static __u8 session_flags(const struct session *s, const struct op_probe *p)
 {
@@ -252,7 +258,7 @@ static __u8 session_flags(const struct session *s, const struct op_probe *p)
 		return PLAN_MARK;
 	__u8 stop = stop_flags(s, p);
 	if (role_is_counter(p->role))
-		return 0;
+		return p->role == ROLE_COUNTER_STOP ? hold_flags(s) : 0;
 	if (s->needs & OBSERVER_NODES && is_node(p))
 		return stop;
 	if (s->stops && (!is_named || session_wants(s, &p->desc)))

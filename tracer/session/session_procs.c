@@ -256,6 +256,7 @@ static int add_mapped(struct session *s, pid_t pid, const struct maps *maps, str
 		launches_begin(s->launches, pid);
 	describe(s, p->target);
 	session_complete_procs(s);
+	session_probe_kernels(s, p, 0);
 	return 0;
 }
 
@@ -314,6 +315,7 @@ static void free_all(struct session *s)
 		if (!s->procs[i].decoded)
 			continue;
 		target_close(s->procs[i].target);
+		free(s->procs[i].kernels);
 		s->procs[i] = (struct proc){0};
 	}
 }

@@ -78,9 +78,10 @@ static bool await_answer(bool waits)
 
 static int connect_to_ditrace(void *torch, bool waits)
 {
-	const struct shim_hello hello = {.version = SHIM_VERSION,
-					 .bytes = sizeof(struct shim_share),
-					 .jumps = jump_memory(torch)};
+	struct shim_hello hello = {.version = SHIM_VERSION,
+				   .bytes = sizeof(struct shim_share),
+				   .jumps = jump_memory(torch)};
+	hello.nnear = jump_memory_near(hello.near);
 	int memory = -1, r = -ECONNREFUSED;
 	sock = answer_dial(socket_path);
 	if (sock < 0)
@@ -137,6 +138,7 @@ static void watch(void)
 		if (poll(&p, 1, SHIM_LOOK_MS) > 0)
 			break;
 		activities_look();
+		jump_memory_look();
 	}
 	leave(false);
 }

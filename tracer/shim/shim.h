@@ -149,6 +149,12 @@ struct shim_jumps jump_memory(void *torch);
 void jump_memory_show(void);
 void jump_memory_hide(void);
 
+/* The pools near other libraries, to `out`; their number. */
+unsigned jump_memory_near(struct jump_pool out[SHIM_NEAR]);
+
+/* Map what struct shim_near asks for; called every SHIM_LOOK_MS by the library's thread. */
+void jump_memory_look(void);
+
 /* The thread that has this memory ends; it counts as at work here meanwhile. */
 void recorder_thread_ends(void *memory);
 

@@ -28,6 +28,9 @@ static int set_plans(struct engine *g, uint32_t first, const struct op_plan *pla
 		return err_set(e, -E2BIG, "too many ops for one session (%u)", first + n);
 	memcpy(&m->plans[first], plans, n * sizeof(*plans));
 	m->nset = first + n > m->nset ? first + n : m->nset;
+	for (struct inside *i = m->all; i; i = i->next)
+		if (i->share)
+			memcpy(&i->share->plan[first], plans, n * sizeof(*plans));
 	return 0;
 }
 
@@ -119,6 +122,8 @@ static int attach(struct engine *g, pid_t pid, uint16_t proc, const struct probe
 	struct inside *i = inside_find(m, pid);
 	if (!i && pid != m->target)
 		return err_set(e, -ENOTCONN, "the library in process %d is out of use", pid);
+	if (file->late)
+		return i && i->share ? shim_jumps_late(m, i, file, e) : -ENOTCONN;
 	int r = i ? 0 : bring_in(m, pid, &i, e);
 	if (r)
 		return r;

@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "tracer/engine/engine.h"
 #include "tracer/engine/shim/injector.h"
+#include "tracer/engine/shim/jumps.h"
 #include "tracer/engine/shim/shim_share.h"
 
 /* The engine: shared by what carries out the plan and takes records (engine_shim.c) and what
@@ -43,8 +44,10 @@ struct inside {
 	unsigned rounds;	  /* of consume since it has gone */
 	struct shim_share *share; /* NULL: not traced */
 	struct shim_jumps jumps;  /* where jumps may lead, as it says */
-	struct probe_file file;	  /* what to trace there; elf NULL: without jumps */
-	struct probe_file beside; /* the same of another library */
+	unsigned nnear;		  /* so many of its struct shim_near are known: */
+	struct jump_pool near[SHIM_NEAR];
+	struct probe_file file;			/* what to trace there; elf NULL: without jumps */
+	struct probe_file beside;		/* the same of another library */
 	struct sums_reader *sums[SHIM_THREADS]; /* NULL: nothing was summed up there yet */
 	bool pids_known, other_pids;		/* it has PIDs of its own */
 	struct shim_tid tids[SHIM_THREADS];	/* of the owners of the rings, as last asked for */
@@ -140,6 +143,18 @@ void shim_memory_trouble(struct inside *i, struct err *e);
 /* shim_jumps.c: write the jumps at the sites of a process that has greeted and is to be traced. 0;
  * -errno with *e when there are none, and the observer is told of all ops. */
 int shim_jumps_write(struct engine_shim *m, struct inside *i, struct err *e);
+
+/* shim_jumps_late.c: the same at the sites of a library that has come later. 0; -ENOSPC: there is
+ * no memory within reach; -errno: it has no jumps. */
+int shim_jumps_late(struct engine_shim *m, struct inside *i, const struct probe_file *file,
+		    struct err *e);
+
+/* shim_jumps.c: the function for a site of that kind (enum site_kind). */
+uint64_t shim_jumps_handler(const struct shim_jumps *h, uint16_t kind);
+
+/* Make a site of another library than libtorch_cpu, which is at `bias`. False: it is no place for a jump. */
+bool shim_jumps_far_site(const struct shim_jumps *h, const struct elf_file *f, uint64_t bias,
+			 const struct probe_site *s, struct jump_site *out);
 
 /* shim_home.c: the folder of the library for started programs. */
 

@@ -149,6 +149,8 @@ static void listen_to(struct engine_shim *m, struct inside *i, follow_fn *fn, vo
 	}
 	i->greeted = true;
 	i->jumps = hello.jumps;
+	i->nnear = hello.nnear < SHIM_NEAR ? (unsigned)hello.nnear : SHIM_NEAR;
+	memcpy(i->near, hello.near, i->nnear * sizeof(*i->near));
 	const struct follow_event ev = {
 	    .kind = FOLLOW_MAP, .pid = i->pid, .tid = i->pid, .path = ""};
 	if (!i->share)

@@ -7,9 +7,9 @@
 #include "tracer/engine/shim/internal.h"
 #include "tracer/engine/shim/jumps.h"
 
-static uint64_t handler_of(const struct shim_jumps *h, const struct probe_site *s)
+uint64_t shim_jumps_handler(const struct shim_jumps *h, uint16_t kind)
 {
-	switch (s->kind) {
+	switch (kind) {
 	case SITE_ENTRY:
 		return h->entry;
 	case SITE_EXIT:
@@ -46,7 +46,7 @@ static bool make_site(const struct engine_shim *m, const struct inside *i,
 		return false;
 	*out = (struct jump_site){
 	    .addr = at,
-	    .handler = handler_of(&i->jumps, s),
+	    .handler = shim_jumps_handler(&i->jumps, s->kind),
 	    .number = s->op,
 	    .len = s->len,
 	    /* without them no other jump is of use */
@@ -57,24 +57,32 @@ static bool make_site(const struct engine_shim *m, const struct inside *i,
 	return true;
 }
 
+bool shim_jumps_far_site(const struct shim_jumps *h, const struct elf_file *f, uint64_t bias,
+			 const struct probe_site *s, struct jump_site *out)
+{
+	uint64_t at = s->len && s->len <= JUMP_WINDOW_MAX ? elf_address(f, s->offset) : 0;
+	const uint8_t *code = at ? elf_bytes(f, at, s->len) : NULL;
+	if (!code)
+		return false;
+	*out = (struct jump_site){
+	    .addr = at + bias,
+	    .handler = shim_jumps_handler(h, s->kind),
+	    .number = s->op,
+	    .len = s->len,
+	    .first = s->kind == SITE_MEMORY, /* as there are few places that reach it */
+	    .relative = s->relative,
+	    .skips_red_zone = s->kind == SITE_EXIT,
+	};
+	memcpy(out->bytes, code, s->len);
+	return true;
+}
+
 static bool make_memory_site(const struct inside *i, const struct probe_site *s,
 			     struct jump_site *out)
 {
 	const struct probe_file *f = &i->file;
-	uint64_t at = s->len && s->len <= JUMP_WINDOW_MAX ? elf_address(f->c10, s->offset) : 0;
-	const uint8_t *code = at ? elf_bytes(f->c10, at, s->len) : NULL;
-	if (!code)
-		return false;
-	*out = (struct jump_site){
-	    .addr = at + f->c10_bias,
-	    .handler = i->jumps.memory,
-	    .number = s->op,
-	    .len = s->len,
-	    .first = true, /* as there are few places that reach it */
-	    .relative = s->relative,
-	};
-	memcpy(out->bytes, code, s->len);
-	return jump_pool_reaches(&i->jumps.pool, out);
+	return shim_jumps_far_site(&i->jumps, f->c10, f->c10_bias, s, out) &&
+	       jump_pool_reaches(&i->jumps.pool, out);
 }
 
 /* What of a device's memory is freed is told where it is allocated; for the CPU's there are two

@@ -59,6 +59,19 @@ struct jump_pool {
 	} part[JUMP_PARTS];
 };
 
+/* Pools near other libraries, which may be too far from libtorch_cpu. To have one near the
+ * addresses low to high ditrace increments `asked`; the library's thread makes it, unless one of
+ * them is, and sets `told` to that. They never go, and keep their order: a window has its stub in
+ * the first that is near. */
+enum { SHIM_NEAR = 8 };
+
+struct shim_near {
+	_Atomic uint32_t asked, told;
+	uint64_t low, high;
+	uint64_t n;
+	struct jump_pool pool[SHIM_NEAR];
+};
+
 /* Where jumps may lead, as addresses in the process: the pool, near libtorch_cpu and libc10, and
  * the functions that stubs call (tracer/engine/shim/jumps.h). */
 struct shim_jumps {
@@ -75,6 +88,9 @@ struct shim_hello {
 	uint32_t unused;
 	uint64_t bytes; /* sizeof(struct shim_share) */
 	struct shim_jumps jumps;
+	/* Those of struct shim_near that there are already: a fork has its parent's. */
+	uint64_t nnear;
+	struct jump_pool near[SHIM_NEAR];
 };
 
 /* When code is 0 the memfd's descriptor comes with it. */
@@ -232,6 +248,7 @@ struct shim_share {
 	uint64_t node[SHIM_NODES];
 	uint64_t engine_from, engine_to; /* of torch::autograd::Engine::thread_main */
 	struct op_plan plan[SHIM_PLANS];
+	struct shim_near near;
 	struct unwind_table unwind; /* written by ditrace, as it meets return addresses */
 	uint16_t proc;
 	_Atomic uint64_t lost; /* of threads without a ring */

@@ -102,8 +102,9 @@ struct recorder_thread {
 	struct sums_writer sums;
 	bool busy;
 	uint64_t
-	    unread;   /* `tail` of its ring when ditrace was found to be stopped; 0: it was not */
-	bool awaited; /* a new operator has ended: stop at the next exit record for its schema */
+	    unread;	/* `tail` of its ring when ditrace was found to be stopped; 0: it was not */
+	uint64_t loads; /* how many libraries were ever loaded, when a counter last stopped here */
+	bool awaited;	/* a new operator has ended: stop at the next exit record for its schema */
 	/* With jumps: the stack pointer at the entry of an op that is not recorded and has not been
 	 * dispatched yet, else 0; what the observer is about to be told of although jumps record
 	 * it: 1 << an enum shim_op, or 0. */

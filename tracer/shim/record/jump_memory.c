@@ -13,10 +13,14 @@
 #include "tracer/shim/record/internal.h"
 #include "tracer/shim/shim.h"
 
-/* Bytes: for all jumps; for the few in libc10. */
-enum { POOL = STUB_IMAGE_MOST, POOL_C10 = 16 << 10 };
+/* Bytes: for all jumps; for the few in libc10; near another library. */
+enum { POOL = STUB_IMAGE_MOST, POOL_C10 = 16 << 10, NEAR = 256 << 10 };
 
 static struct shim_jumps jumps;
+
+/* Near other libraries: see struct shim_near. */
+static struct jump_pool near[SHIM_NEAR];
+static unsigned nnear;
 
 /* The addresses that a library takes. */
 struct extent {
@@ -78,16 +82,20 @@ static bool map_at(const struct jump_part *p, int image)
 	return got == at;
 }
 
-/* `wanted` bytes of memory, or what there is of that, from which a jump reaches all of the library,
- * and the other way; in `parts` parts at most. */
-static void map_near(const struct link_map *l, uint64_t wanted, unsigned parts,
-		     struct jump_pool *out)
+static struct extent extent_of(const struct link_map *l)
 {
 	struct extent x = {.base = l->l_addr, .low = UINT64_MAX};
+	dl_iterate_phdr(add_object, &x);
+	return x;
+}
+
+/* `wanted` bytes of memory, or what there is of that, from which a jump reaches all of the library,
+ * and the other way; in `parts` parts at most. */
+static void map_near(struct extent x, uint64_t wanted, unsigned parts, struct jump_pool *out)
+{
 	int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
 	if (maps < 0)
 		return;
-	dl_iterate_phdr(add_object, &x);
 	const struct jump_pool places = jump_places(maps, x.low, x.high, wanted);
 	const int image = open_image();
 	uint64_t len = 0;
@@ -117,11 +125,11 @@ struct shim_jumps jump_memory(void *torch)
 {
 	if (jumps.pool.n || !saved_call_prepare())
 		return jumps;
-	map_near(torch, POOL, JUMP_PARTS - 1, &jumps.pool);
+	map_near(extent_of(torch), POOL, JUMP_PARTS - 1, &jumps.pool);
 	/* CUDA's libraries may be between the two. */
 	const struct link_map *c10 = jumps.pool.n ? c10_of(torch) : NULL;
 	if (c10)
-		map_near(c10, POOL_C10, 1, &jumps.pool);
+		map_near(extent_of(c10), POOL_C10, 1, &jumps.pool);
 	if (jumps.pool.n)
 		jump_handlers(&jumps);
 	return jumps;
@@ -135,4 +143,41 @@ void jump_memory_show(void)
 void jump_memory_hide(void)
 {
 	debugger_hide();
+}
+
+/* Whether a jump of the pool reaches all of that, and the other way, with some room to spare. */
+static bool is_near(const struct jump_pool *p, const struct extent *x)
+{
+	const uint64_t most = INT32_MAX - (64 << 20);
+	for (uint64_t k = 0; k < p->n; k++) {
+		const uint64_t low = p->part[k].addr, high = low + p->part[k].len;
+		if ((x->high > low && x->high - low > most) ||
+		    (high > x->low && high - x->low > most))
+			return false;
+	}
+	return p->n;
+}
+
+unsigned jump_memory_near(struct jump_pool out[SHIM_NEAR])
+{
+	memcpy(out, near, nnear * sizeof(*near));
+	return nnear;
+}
+
+void jump_memory_look(void)
+{
+	struct shim_share *s = shim_share();
+	const uint32_t number = s ? s->near.asked : 0;
+	if (!s || number == s->near.told)
+		return;
+	const struct extent x = {.low = s->near.low, .high = s->near.high};
+	unsigned k = 0;
+	while (k < nnear && !is_near(&near[k], &x))
+		k++;
+	if (k == nnear && nnear < SHIM_NEAR) {
+		map_near(x, NEAR, JUMP_PARTS, &near[nnear]);
+		nnear += is_near(&near[nnear], &x);
+	}
+	s->near.n = jump_memory_near(s->near.pool);
+	s->near.told = number;
 }

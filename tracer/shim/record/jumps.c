@@ -2,8 +2,10 @@
  * the program may be interrupted here. At the entry of a function only its arguments are in use, so
  * that anything may be called; at an exit no register may change, so that this file, and all that
  * an exit uses, is compiled for general registers alone, and the rest goes through saved_call. */
+#define _GNU_SOURCE
 #include "tracer/shim/record/internal.h"
 
+#include <link.h>
 #include <string.h>
 
 #include "tracer/shim/shim.h"
@@ -46,6 +48,24 @@ static bool is_observed(const struct recorder_thread *t, const struct op_plan *p
 	       up->op == t->share->op[SHIM_NODE] && up->seq == t->ops.seq;
 }
 
+static int take_loads(struct dl_phdr_info *i, size_t size, void *arg)
+{
+	(void)size;
+	*(uint64_t *)arg = i->dlpi_adds;
+	return 1;
+}
+
+/* Where a counter stops a thread does only if libraries were loaded since it was here: counters are
+ * also of what threads of NCCL do all the time. */
+static bool may_stop(struct recorder_thread *t, const struct op_plan *plan)
+{
+	if ((plan->flags & (PLAN_ASIDE | PLAN_BACKWARD)) != PLAN_ASIDE)
+		return true;
+	const uint64_t was = t->loads;
+	dl_iterate_phdr(take_loads, &t->loads);
+	return t->loads != was;
+}
+
 static void enter_op(struct recorder_thread *t, const uint64_t *regs, uint32_t op,
 		     const uint64_t *fp)
 {
@@ -63,7 +83,7 @@ static void enter_op(struct recorder_thread *t, const uint64_t *regs, uint32_t o
 	h.fp = fp;
 	h.native = thread_native(t, (struct unwind_frame){0});
 	recorder_ask_python(t);
-	t->out.stop = h.plan->flags & PLAN_STOP && !t->share->away;
+	t->out.stop = h.plan->flags & PLAN_STOP && !t->share->away && may_stop(t, h.plan);
 	if (shadow_stack_entry(&t->ops, &h)) {
 		t->call[t->ops.depth - 1] = (struct call){
 		    .rf = (const uint64_t *)(uintptr_t)regs[ARCH_SP], .base = h.plan->base};
