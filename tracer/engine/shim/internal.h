@@ -152,7 +152,8 @@ int shim_jumps_late(struct engine_shim *m, struct inside *i, const struct probe_
 /* shim_jumps.c: the function for a site of that kind (enum site_kind). */
 uint64_t shim_jumps_handler(const struct shim_jumps *h, uint16_t kind);
 
-/* Make a site of another library than libtorch_cpu, which is at `bias`. False: it is no place for a jump. */
+/* Make a site of another library than libtorch_cpu, which is at `bias`. False: it is no place for a
+ * jump. */
 bool shim_jumps_far_site(const struct shim_jumps *h, const struct elf_file *f, uint64_t bias,
 			 const struct probe_site *s, struct jump_site *out);
 
