@@ -113,12 +113,12 @@ stacks_and_captures() {
 	done
 	keys Escape
 	ok "Esc leads back" shows '^  Self%'
-	keys S / 'aten::mm' Enter # the rows of the longest times: what began before the attach has no line
+	keys S / 'aten::mm' Enter Home # that of the longest time: what began before the attach has no line
 	ok "rows of the backward" shows '^b .* aten::mm '
-	keys / Escape / AddmmBackward0 Enter
+	keys / Escape / AddmmBackward0 Enter Home
 	ok "a row of a node" shows '^b .* AddmmBackward0 '
 	pressed_says c 'its forward op aten::addmm is selected now'
-	keys / 'aten::mm' Enter
+	keys / 'aten::mm' Enter Home
 	ok "rows of the backward again" shows '^b .* aten::mm '
 	keys c
 	ok "c captures a call of the backward" shows 'captured a call of aten::mm in the backward'
