@@ -101,14 +101,14 @@ checked() {
 monitored() {
 	start "$PY" paced.py >"$T/busy"
 	wait_line "$T/busy" '^pid '
-	start_as tracer env --default-signal=INT "$DITRACE" monitor --prometheus localhost:0 "$child" >"$T/err" 2>&1
+	start_as tracer env -C "$T" --default-signal=INT "$DITRACE" monitor --prometheus localhost:0 "$child" >"$T/err" 2>&1
 	local at
 	at=$(url_of "$T/err")
 	ok "monitor traces a process by itself" before_long has_ops "$at"
 	stop_busy
 	finish "$tracer"
 	is "and ends with it, without a table" "$status $(grep -c Self "$T/err")" "0 0"
-	ok "no file was written" not test -e ditrace.data
+	ok "no file was written" not test -e "$T/ditrace.data"
 }
 
 has_ops() {
