@@ -150,8 +150,9 @@ static void check_by_tid(struct py_runtime *rt, const json_t *thread)
 	assert_int_equal(py_find_tstate(rt, ident, 0, &by_ident), 0);
 	assert_int_equal(rc, 0);
 	assert_true(by_tid == by_ident);
-	assert_true(python_thread_name(rt, tid, name, sizeof(name)) > 0);
-	assert_string_equal(name, json_string_value(json_object_get(thread, "thread")));
+	const char *want = json_string_value(json_object_get(thread, "thread"));
+	assert_int_equal(python_thread_name(rt, tid, name, sizeof(name)), strlen(want));
+	assert_string_equal(name, want);
 	assert_int_equal(python_thread_name(rt, 1, name, sizeof(name)), -ENOENT);
 }
 
