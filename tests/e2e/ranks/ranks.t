@@ -140,7 +140,7 @@ hang() {
 
 # in_collective PID...: whether a rank is in a collective, its stacks and the others' in $T/stack
 in_collective() {
-	"$DITRACE" stack "$@" >"$T/stack" 2>&1 && grep -q "is not there" "$T/stack"
+	"$DITRACE" stack "$@" >"$T/stack" 2>&1 && grep -q "waits in .* is not there" "$T/stack"
 }
 
 all() {
