@@ -79,9 +79,11 @@ void view_head(const struct view *v, struct view_head *out)
 		tell_outside(view_shown_outside(v), out);
 	}
 	const struct cost *from = &v->costs[v->interval ? 1 : 0], *to = &v->costs[2];
-	if (to->probe_ns > from->probe_ns && to->cpu_ns > from->cpu_ns)
+	if (to->probe_ns > from->probe_ns && to->cpu_ns > from->cpu_ns) {
 		out->probes =
 		    report_slowdown(to->probe_ns - from->probe_ns, to->cpu_ns - from->cpu_ns);
+		out->probes_most = out->probes < 0;
+	}
 }
 
 const char *const view_column_names[] = {"Self%", "Total%", "Calls/s", "Mean", "P99",

@@ -201,6 +201,8 @@ static void rates_line(const struct top *t, const struct view_head *h)
 		add_shares(&l, h, has_all_ops(t, h));
 	if (h->probes >= 0)
 		add(&l, "  probes %.0f %%", h->probes);
+	else if (h->probes_most)
+		add(&l, "  probes most of the time");
 	screen_text(2, 0, screen_width(), l.s, h->lost ? STYLE_WARM : STYLE_PLAIN);
 }
 

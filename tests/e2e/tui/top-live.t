@@ -33,7 +33,7 @@ attached() {
 	cd "$W" || return
 	ok "attached" traces
 	ok "what is traced" shows "^ditrace top  pid $child .*torch ${TORCH%%+*}.* CPython .* engine "
-	ok "what tracing costs" shows '  probes [0-9]+ %'
+	ok "what tracing costs" shows '  probes ([0-9]+ %|most of the time)'
 	ok "processor, memory, threads" shows '  CPU [0-9]+ %  RSS [0-9.]+ .iB  [0-9]+ threads?'
 	keys e
 	ok "the trace so far" shows 'saved to ditrace-top-.*without its end'
@@ -113,7 +113,7 @@ stacks_and_captures() {
 	done
 	keys Escape
 	ok "Esc leads back" shows '^  Self%'
-	keys S / 'aten::mm' Enter Home # that of the longest time: what began before the attach has no line
+	keys S ">" ">" / 'aten::mm' Enter Home # that of the most calls: what began before the attach has no line, and may be slow
 	ok "rows of the backward" shows '^b .* aten::mm '
 	keys / Escape / AddmmBackward0 Enter Home
 	ok "a row of a node" shows '^b .* AddmmBackward0 '
@@ -124,7 +124,7 @@ stacks_and_captures() {
 	ok "c captures a call of the backward" shows 'captured a call of aten::mm in the backward'
 	keys u
 	ok "u removes it" before_long not ls -d ditrace-top-*-capture
-	keys Escape
+	keys Escape S
 	keys / aten::linear Enter
 	ok "a row of the forward" shows ' aten::linear '
 	keys c
