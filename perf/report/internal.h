@@ -28,6 +28,37 @@ void report_print_summary(FILE *f, const struct aggregate *a, const struct repor
 			  const struct file_names *files);
 void report_print_sampled(FILE *f, const struct aggregate *a, const struct report_opts *opts);
 
+/* The columns of the table. */
+
+/* The row of a cell. */
+struct column_row {
+	const struct aggregate_row *r;
+	const struct memory_row *memory; /* of the column's kind */
+	uint64_t observed_ns;
+	const struct report_opts *opts;
+	const struct file_names *files;
+};
+
+enum {
+	COL_USUAL = 1,	 /* shown by default */
+	COL_LEFT = 2,	 /* text, not a number */
+	COL_SUM = 4,	 /* can be told of several rows together */
+	COL_HEAT = 8,	 /* a percentage with a colour */
+	COL_DEVICES = 16 /* of the memory of devices, not of the CPU */
+};
+
+struct report_column {
+	const char *name, *header;
+	unsigned keys; /* rows by any of these keys have it; 0: all rows except those of samples */
+	uint8_t flags; /* COL_* */
+	uint8_t order; /* in which it gives way, see table_column_optional */
+	/* The cell's text: `out` or another one, valid as long as both `out` and the row are. */
+	const char *(*text)(char *out, size_t size, const struct column_row *row);
+};
+
+extern const struct report_column report_columns[];
+extern const size_t report_ncolumns;
+
 /* The first lines of a report, two to five of them: what a step waits for, how long steps took and
  * of what they consist, how busy devices were, the slowest ops. They fit into the terminal. b: NULL
  * where steps are not known: what is known of devices alone. `files`: those of the rows and of `b`.
