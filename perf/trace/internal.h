@@ -123,6 +123,21 @@ double trace_set_share(const struct trace_set *s);
 
 void trace_set_close(struct trace_set *s); /* NULL allowed */
 
+/* One of its files. */
+struct trace_source {
+	uint64_t number, nfiles; /* its number among how many */
+	char host[sizeof(((struct process_rank *)NULL)->host)];
+	const struct trace_clock *clock; /* NULL: all files have one */
+	struct trace_process *processes; /* that it told of so far; free() it */
+	size_t nprocesses, room;
+};
+
+/* The file's time *ns, 0 if it is not known, as of the first clock. */
+void trace_source_time(const struct trace_source *s, uint64_t *ns);
+
+/* Fill in what is not known from the record alone. 0 or -ENOMEM. */
+int trace_source_finish(struct trace_source *s, struct trace_item *item);
+
 /* The clocks of its files. */
 
 struct clock_source {
@@ -297,6 +312,14 @@ struct trace_defs;
 /* The statistics after the values of an event (perf/trace/trace_encode.c). NULL if there are none;
  * also NULL, with in->bad set, if they are malformed or if out of memory. */
 const struct event_stats *trace_decode_stats(struct in *in, struct arena *a);
+
+/* Decode `n` values, at most as many as there are bytes left; *out is allocated from `a`. 0,
+ * -EBADMSG or -ENOMEM. */
+int trace_decode_values(const struct trace_defs *d, struct in *in, struct arena *a, size_t n,
+			struct value **out);
+
+/* Skip `n` values; sets in->bad if they are incomplete or malformed. */
+void trace_pass_values(const struct trace_defs *d, struct in *in, size_t n);
 
 /* 0, -EBADMSG or -ENOMEM. Values are allocated from `values`. With NULL they are skipped and *out
  * has none; an event that has statistics, which need the arena, then gives -EAGAIN. */
