@@ -164,6 +164,11 @@ typedef int export_activity_fn(void *arg, const struct export_activity *a,
 int export_activities_each(struct export_activities *x, export_activity_fn *fn, void *arg);
 void export_activities_free(struct export_activities *x);
 
+/* The "args" of an event in Trace Event JSON. */
+void chrome_op_args(struct json_out *j, const struct op_event *ev);
+void chrome_activity_args(struct json_out *j, const struct export_activity *a,
+			  const struct export_stream *s);
+
 /* A file in Perfetto's own format: packets, each with a track's description or an event. */
 
 /* Bytes of a message being made. */

@@ -104,6 +104,18 @@ void headline_memory(struct table *t, const struct aggregate *a, const struct re
 void headline_slowest_on_devices(struct table *t, const struct aggregate *a,
 				 const struct report_opts *opts, const struct file_names *files);
 
+/* What the frames of a stack say (breakdown_stacks.c). */
+
+/* Whether a frame is of a file of torch with `path` in its name. s: NULL allowed. */
+bool breakdown_passes(const struct py_stack *s, const char *path);
+
+/* Whether it is the optimizer's own op, not one of the closure that its step may call (LBFGS,
+ * Lightning): between it and the optimizer are files of torch alone, or of the step itself. */
+bool breakdown_is_of_optimizer(const struct py_stack *s);
+
+/* The frame that asked a DataLoader for data, or NULL. */
+const struct py_frame *breakdown_asks_for_data(const struct py_stack *s);
+
 /* Rows by module and phase as a tree: modules by their paths, each with the self times of all ops
  * in it and in its submodules. Modules below opts->percent_limit are counted. 0, -ENOMEM or -EIO.
  */

@@ -421,6 +421,10 @@ int trace_reader_block(struct trace_reader *r, struct err *e);
 /* The file is damaged, and stays so. Returns -EBADMSG. */
 int trace_reader_damaged(struct trace_reader *r, struct err *e, const char *why);
 
+/* For the end of a query. The clocks are as of trace_set_clock. */
+const char *trace_query_path(const struct trace_query *q);
+const struct trace_clock *trace_query_clock(const struct trace_query *q, size_t i);
+
 /* A part of a trace: --time and --step of a query. */
 
 struct trace_steps;
