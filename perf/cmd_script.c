@@ -32,7 +32,7 @@ struct script {
 	bool stats;	/* JSON lines: also those of statistics */
 	uint64_t limit; /* 0: none */
 	struct trace_choice choice;
-	bool only_collectives;
+	bool only_collectives;		 /* which are ops */
 	struct collectives *collectives; /* NULL without only_collectives */
 	struct event_printer *printer;
 	uint64_t origin_ns;
@@ -92,11 +92,15 @@ static void print_collective(const struct script *s, const struct trace_item *it
 		collective_json(s->collectives, stdout, &item->event);
 }
 
+static int no_memory(struct err *e)
+{
+	return err_set(e, -ENOMEM, "no memory for the collectives");
+}
+
 /* The first pass: they are numbered before some are chosen. */
 static int number_collective(void *arg, const struct trace_item *item, struct err *e)
 {
-	return collectives_see(arg, item) ? err_set(e, -ENOMEM, "no memory for the collectives")
-					  : 0;
+	return collectives_see(arg, item) ? no_memory(e) : 0;
 }
 
 static bool is_shown(const struct script *s, const struct trace_item *item)
@@ -149,35 +153,58 @@ static int print_all(struct script *s, struct trace_query *query, struct err *e)
 	return 0;
 }
 
+static int print_chosen(struct script *s, struct trace_query *query, struct err *e)
+{
+	s->origin_ns = trace_query_origin(query);
+	s->printer = event_printer_new(stdout);
+	if (s->format == 0 && !s->follow)
+		pager_start();
+	int r = s->printer ? print_all(s, query, e)
+			   : err_set(e, -ENOMEM, "no memory to read %s", s->path);
+	if (fflush(stdout) && !r)
+		r = err_set(e, -errno, "cannot write the events: %s", strerror(errno));
+	event_printer_free(s->printer);
+	pager_wait();
+	return r;
+}
+
 static int script(struct script *s)
 {
+	unsigned say = 0;
+	struct err e = {0};
+	struct trace_query *query = NULL;
+	s->collectives = s->only_collectives ? collectives_new() : NULL;
 	const struct trace_query_opts opts = {.choice = s->choice,
 					      .by_start = true,
 					      .follow = s->follow,
 					      .first = s->collectives ? number_collective : NULL,
 					      .first_arg = s->collectives};
-	struct err e = {0};
-	struct trace_query *query = NULL;
-	int r = trace_query(s->path, &opts, &query, &e);
-	if (!r && s->collectives && (r = collectives_match(s->collectives)))
-		err_set(&e, r, "no memory for the collectives");
-	if (r)
-		return trace_query_end(query, 0, r, &e);
-	s->origin_ns = trace_query_origin(query);
-	s->printer = event_printer_new(stdout);
-	if (s->format == 0 && !s->follow)
-		pager_start();
-	if (s->printer)
-		r = print_all(s, query, &e);
-	else
-		r = err_set(&e, -ENOMEM, "no memory to read %s", s->path);
-	if (fflush(stdout) && !r)
-		r = err_set(&e, -errno, "cannot write the events: %s", strerror(errno));
-	event_printer_free(s->printer);
-	pager_wait();
-	return trace_query_end(
-	    query, TRACE_SAY_LEFT_OUT | TRACE_SAY_LOST | TRACE_SAY_SUMMED | TRACE_SAY_CLOCKS, r,
-	    &e);
+	int r = s->only_collectives && !s->collectives ? no_memory(&e)
+						       : trace_query(s->path, &opts, &query, &e);
+	if (!r && s->collectives && collectives_match(s->collectives))
+		r = no_memory(&e);
+	if (!r) {
+		say = TRACE_SAY_LEFT_OUT | TRACE_SAY_LOST | TRACE_SAY_SUMMED | TRACE_SAY_CLOCKS;
+		r = print_chosen(s, query, &e);
+	}
+	collectives_free(s->collectives);
+	return trace_query_end(query, say, r, &e);
+}
+
+static int check_together(const struct script *s, struct err *e)
+{
+	if (s->stats && s->format == 0) {
+		err_set(e, -EINVAL, "--stats does nothing without --format jsonl");
+		return err_hint(
+		    e, "text always has the statistics; add --format jsonl, or leave it out");
+	}
+	if (!s->only_collectives || !(s->follow || s->stats || s->only != ALL))
+		return 0;
+	err_set(e, -EINVAL, "--collectives does not go with %s",
+		s->follow  ? "--follow"
+		: s->stats ? "--stats"
+			   : "--only");
+	return err_hint(e, "leave out one of them; see: ditrace script --help");
 }
 
 int cmd_script(int argc, char **argv)
@@ -220,33 +247,14 @@ int cmd_script(int argc, char **argv)
 	if (first < argc)
 		s.path = argv[first];
 	struct err e = {0};
-	if (s.stats && s.format == 0) {
-		err_set(&e, -EINVAL, "--stats does nothing without --format jsonl");
-		err_hint(&e, "text always has the statistics; add --format jsonl, or leave it out");
-	}
-	if (s.only_collectives && (s.follow || s.stats || s.only != ALL)) {
-		err_set(&e, -EINVAL, "--collectives does not go with %s",
-			s.follow  ? "--follow"
-			: s.stats ? "--stats"
-				  : "--only");
-		err_hint(&e, "leave out one of them; see: ditrace script --help");
-	}
-	if (e.code || trace_choice_check(&s.choice, &e)) {
+	if (check_together(&s, &e) || trace_choice_check(&s.choice, &e)) {
 		err_print(&e);
 		return EXIT_USAGE;
 	}
+	if (s.only_collectives)
+		s.only = ONLY_OPS;
 	struct sigaction act = {.sa_handler = on_interrupt};
 	if (s.follow)
 		sigaction(SIGINT, &act, NULL);
-	if (s.only_collectives)
-		s.only = ONLY_OPS;
-	s.collectives = s.only_collectives ? collectives_new() : NULL;
-	if (s.only_collectives && !s.collectives) {
-		err_set(&e, -ENOMEM, "no memory for the collectives");
-		err_print(&e);
-		return EXIT_FAILED;
-	}
-	int r = script(&s);
-	collectives_free(s.collectives);
-	return r;
+	return script(&s);
 }

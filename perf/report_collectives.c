@@ -1,5 +1,4 @@
-#include "perf/report_collectives.h"
-
+/* report --collectives and --skew: read twice, first all calls, then those that are asked for. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,6 +6,7 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "perf/collectives/collectives.h"
+#include "perf/internal.h"
 
 /* Takes an item of what is asked for. 0 or -ENOMEM. */
 typedef int take_fn(void *arg, const struct trace_item *item);

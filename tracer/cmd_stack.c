@@ -184,25 +184,82 @@ static int find_pids(char **words, int n, bool tree, struct hang_ranks *traced,
 	return 0;
 }
 
-int cmd_stack(int argc, char **argv)
+struct stack_options {
+	int format;
+	uint64_t times, interval; /* interval 0: not given */
+	bool no_native, all, tree;
+};
+
+static int check_times(const struct stack_options *o, struct err *e)
 {
 	enum { MOST = 1000000 };
-	int format = FORMAT_TEXT, status;
-	uint64_t times = 1, interval = 0;
-	bool no_native = false, all = false, tree = false;
+	if (!o->times || o->times > MOST) {
+		err_set(e, -EINVAL, "--count takes a number from 1 to %d", MOST);
+		return err_hint(e, "two looks tell which threads move: --count 2");
+	}
+	if (o->interval && o->times == 1) {
+		err_set(e, -EINVAL, "--interval does nothing without --count");
+		return err_hint(e, "say how often to look: --count 2");
+	}
+	return 0;
+}
+
+static int look_at(const struct process_list *pids, const struct hang_ranks *traced,
+		   const struct stack_options *o)
+{
+	struct stack_views views = {.all = calloc(pids->n + 1, sizeof(*views.all)), .n = pids->n};
+	for (size_t i = 0; views.all && i < pids->n; i++)
+		views.all[i] = (struct stack_snapshot_view){
+		    .pid = pids->pids[i], .native = !o->no_native, .all = o->all};
+	views.n = views.all ? views.n : 0;
+	open_all(&views);
+	take_looks(&views, (unsigned)o->times, o->interval ? o->interval : 1000000000);
+	if (views.n > 1 || traced->n)
+		compare(&views, traced, o->format);
+	show_stacks(&views, o->format);
+	for (size_t i = 0; i < views.n; i++)
+		stack_reader_close(views.all[i].stack_reader);
+	free(views.all);
+	hang_ranks_free(&views.ranks);
+	return views.status;
+}
+
+static int stack(const struct stack_options *o, char **words, int n)
+{
 	struct process_list pids = {0};
+	struct hang_ranks traced = {0};
+	struct err e = {0};
+	int r = find_pids(words, n, o->tree, &traced, &pids, &e), status;
+	r = r ? r : check_times(o, &e);
+	if (r) {
+		err_print(&e);
+		status = r == -EINVAL ? EXIT_USAGE : EXIT_FAILED;
+	} else {
+		trace_loop_note_files();
+		status = look_at(&pids, &traced, o);
+	}
+	free(traced.all);
+	process_list_free(&pids);
+	return status;
+}
+
+int cmd_stack(int argc, char **argv)
+{
+	int status;
+	struct stack_options o = {.format = FORMAT_TEXT, .times = 1};
 	const struct option_def options[] = {
 	    PID_OPTION,
-	    {0, "count", OPTION_COUNT, &times, "N", "look so many times, and show the last", NULL},
-	    {0, "interval", OPTION_DURATION, &interval, "TIME",
+	    {0, "count", OPTION_COUNT, &o.times, "N", "look so many times, and show the last",
+	     NULL},
+	    {0, "interval", OPTION_DURATION, &o.interval, "TIME",
 	     "between two looks, 1s if not given", NULL},
-	    {0, "tree", OPTION_FLAG, &tree, NULL, "and what they have started, as torchrun does",
+	    {0, "tree", OPTION_FLAG, &o.tree, NULL, "and what they have started, as torchrun does",
 	     NULL},
-	    {0, "no-native", OPTION_FLAG, &no_native, NULL,
+	    {0, "no-native", OPTION_FLAG, &o.no_native, NULL,
 	     "Python stacks only: no thread is stopped", NULL},
-	    {0, "all", OPTION_FLAG, &all, NULL, "frames of torch and of the interpreter, too",
+	    {0, "all", OPTION_FLAG, &o.all, NULL, "frames of torch and of the interpreter, too",
 	     NULL},
-	    {0, "format", OPTION_CHOICE, &format, "FORMAT", "how to print it: text or json",
+	    {0, "format", OPTION_CHOICE, &o.format, "FORMAT", "how to print it: text or json",
 	     formats},
 	    COLOR_OPTION,
 	    {0},
@@ -218,39 +275,5 @@ int cmd_stack(int argc, char **argv)
 	    .max_operands = -1,
 	};
 	int first = options_start(&command, argc, argv, &status);
-	if (!first)
-		return status;
-	struct hang_ranks traced = {0};
-	struct err e = {0};
-	int r = find_pids(argv + first, argc - first, tree, &traced, &pids, &e);
-	if (!r && (!times || times > MOST)) {
-		r = err_set(&e, -EINVAL, "--count takes a number from 1 to %d", MOST);
-		err_hint(&e, "two looks tell which threads move: --count 2");
-	}
-	if (!r && interval && times == 1) {
-		r = err_set(&e, -EINVAL, "--interval does nothing without --count");
-		err_hint(&e, "say how often to look: --count 2");
-	}
-	if (r) {
-		err_print(&e);
-		return r == -EINVAL ? EXIT_USAGE : EXIT_FAILED;
-	}
-	trace_loop_note_files();
-	struct stack_views views = {.all = calloc(pids.n + 1, sizeof(*views.all)), .n = pids.n};
-	for (size_t i = 0; views.all && i < pids.n; i++)
-		views.all[i] = (struct stack_snapshot_view){
-		    .pid = pids.pids[i], .native = !no_native, .all = all};
-	views.n = views.all ? views.n : 0;
-	open_all(&views);
-	take_looks(&views, (unsigned)times, interval ? interval : 1000000000);
-	if (views.n > 1 || traced.n)
-		compare(&views, &traced, format);
-	show_stacks(&views, format);
-	for (size_t i = 0; i < views.n; i++)
-		stack_reader_close(views.all[i].stack_reader);
-	free(views.all);
-	hang_ranks_free(&views.ranks);
-	free(traced.all);
-	process_list_free(&pids);
-	return views.status;
+	return first ? stack(&o, argv + first, argc - first) : status;
 }

@@ -64,54 +64,6 @@ static void put_name(struct chrome *c, const char *what, int32_t pid, int32_t ti
 	json_close(&c->j, '}');
 }
 
-static void put_tensors(struct json_out *j, const char *key,
-			const char *(*text)(char *, size_t, const struct op_event *),
-			const struct op_event *ev)
-{
-	char out[EVENT_TENSORS_MAX];
-	if (text(out, sizeof(out), ev)[0])
-		json_text(j, key, out);
-}
-
-/* Each may be NULL. */
-static void put_place(struct json_out *j, const struct py_frame *where, const char *module,
-		      const struct py_frame *backward_of)
-{
-	if (where) {
-		json_text(j, "file", where->file);
-		json_i64(j, "line", where->line);
-		json_text(j, "function", where->function);
-		if (where->text)
-			json_text(j, "text", where->text);
-	}
-	if (module)
-		json_text(j, "module", module);
-	if (!backward_of)
-		return;
-	json_open(j, "backward_of", '{');
-	json_text(j, "file", backward_of->file);
-	json_i64(j, "line", backward_of->line);
-	json_text(j, "function", backward_of->function);
-	json_close(j, '}');
-}
-
-static void put_args(struct json_out *j, const struct op_event *ev)
-{
-	const struct py_frame *where = py_stack_where(ev->where_stack);
-	const struct py_frame *of = py_stack_where(ev->backward_of);
-	json_open(j, "args", '{');
-	json_u64(j, "id", ev->id);
-	if (ev->forward_id)
-		json_u64(j, "forward_id", ev->forward_id);
-	if (ev->thrown)
-		json_bool(j, "thrown", true);
-	put_tensors(j, "shapes", event_shapes, ev);
-	put_tensors(j, "dtypes", event_dtypes, ev);
-	put_tensors(j, "devices", event_devices, ev);
-	put_place(j, where, ev->where_stack ? ev->where_stack->module : NULL, of);
-	json_close(j, '}');
-}
-
 /* One end of a flow, "s" or "f"; viewers attach it to what is open at that time. */
 static void put_flow(struct chrome *c, const char *phase, const char *name, int32_t pid,
 		     int32_t tid, uint64_t ns, uint64_t id)
@@ -136,7 +88,7 @@ static void put_event(struct chrome *c, const struct op_event *ev)
 		       false);
 	json_text(&c->j, "cat", op_phase_names[ev->phase]);
 	json_text(&c->j, "name", ev->op->name);
-	put_args(&c->j, ev);
+	chrome_op_args(&c->j, ev);
 	json_close(&c->j, '}');
 	if (export_flows_begin(&c->notes->nodes, ev->id, &first))
 		put_flow(c, "s", "backward", ev->pid, ev->tid, ev->start_ns, ev->id);
@@ -188,27 +140,6 @@ static int put_module(void *arg, const struct module_span *m)
 	return 0;
 }
 
-static void put_activity_args(struct json_out *j, const struct export_activity *a,
-			      const struct export_stream *s)
-{
-	json_open(j, "args", '{');
-	json_text(j, "device", s->device_name);
-	json_u64(j, "stream", s->stream);
-	if (a->kind != ACTIVITY_KERNEL)
-		json_u64(j, "bytes", a->bytes);
-	if (a->in_graph)
-		json_bool(j, "in_graph", true);
-	json_text(j, "op", a->op->name);
-	if (a->has_op)
-		json_text(j, "phase", op_phase_names[a->phase]);
-	if (a->op_id)
-		json_u64(j, "op_id", a->op_id);
-	if (a->launched_ns && a->launched_ns <= a->start_ns)
-		json_u64(j, "launch_delay_ns", a->start_ns - a->launched_ns);
-	put_place(j, a->where, a->module, a->backward_of);
-	json_close(j, '}');
-}
-
 /* The track of a lane, named when it is first met. */
 static int32_t device_track(struct chrome *c, const struct export_activity *a,
 			    const struct export_stream *s, uint32_t lane)
@@ -249,7 +180,7 @@ static int put_activity(void *arg, const struct export_activity *a, const struct
 	put_us(&c->j, "dur", a->end_ns - a->start_ns, false);
 	json_text(&c->j, "cat", export_activity_categories[a->kind]);
 	json_text(&c->j, "name", a->name);
-	put_activity_args(&c->j, a, s);
+	chrome_activity_args(&c->j, a, s);
 	json_close(&c->j, '}');
 	int64_t flow = a->has_flow ? export_flows_end(&c->notes->launches, a->op_id) : -ENOENT;
 	if (flow < 0)

@@ -2,6 +2,7 @@
 #ifndef PERF_EXPORT_INTERNAL_H
 #define PERF_EXPORT_INTERNAL_H
 
+#include <sqlite3.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -162,6 +163,123 @@ typedef int export_activity_fn(void *arg, const struct export_activity *a,
 /* By stream, and in the order of their starts. 0, -ENOMEM or what `fn` returned. */
 int export_activities_each(struct export_activities *x, export_activity_fn *fn, void *arg);
 void export_activities_free(struct export_activities *x);
+
+/* The "args" of an event in Trace Event JSON. */
+void chrome_op_args(struct json_out *j, const struct op_event *ev);
+void chrome_activity_args(struct json_out *j, const struct export_activity *a,
+			  const struct export_stream *s);
+
+/* A file in Perfetto's own format: packets, each with a track's description or an event. */
+
+/* Bytes of a message being made. */
+struct perfetto_message {
+	uint8_t *bytes;
+	size_t n, room;
+	bool failed; /* no memory */
+};
+
+enum perfetto_texts {
+	PERFETTO_CATEGORIES,
+	PERFETTO_NAMES,
+	PERFETTO_ANNOTATIONS,
+	PERFETTO_STRINGS,
+	PERFETTO_TEXTS
+};
+
+/* Set `f` and `query`; free with perfetto_free. */
+struct perfetto {
+	FILE *f;
+	const struct trace_query *query; /* whose times they are */
+	struct intern texts[PERFETTO_TEXTS];
+	struct intern tracks; /* the keys of those that were described */
+	struct perfetto_message interned, event, inner, packet; /* packet.failed: no memory */
+	bool has_begun;
+};
+
+/* Tracks by what they are of. */
+enum perfetto_track_kind {
+	PERFETTO_OF_PROCESS = 1,
+	PERFETTO_OF_THREAD,
+	PERFETTO_OF_STEPS,
+	PERFETTO_OF_MODULES,
+	PERFETTO_OF_DEVICE,
+	PERFETTO_OF_STREAM,
+	PERFETTO_OF_MEMORY
+};
+
+/* The number of a track; it is to be described if it is new. */
+uint64_t perfetto_track(struct perfetto *x, enum perfetto_track_kind kind, int32_t pid, int32_t tid,
+			bool *is_new);
+uint64_t perfetto_track_of_process(struct perfetto *x, int32_t pid);
+
+/* The number of the track of a process or thread. It is described if it is new, and if `again`, as
+ * it may get another name (NULL: none, for a thread). */
+uint64_t perfetto_describe(struct perfetto *x, enum perfetto_track_kind kind, int32_t pid,
+			   int32_t tid, const char *name, bool again);
+
+/* The same of a track below another one, by two numbers of its own. */
+uint64_t perfetto_describe_below(struct perfetto *x, uint64_t parent, enum perfetto_track_kind kind,
+				 int32_t a, int32_t b, const char *name);
+
+/* The start of a slice; annotations and flows may follow before perfetto_end_event, which has its
+ * time. A flow has a single end. */
+void perfetto_begin_slice(struct perfetto *x, uint64_t track, const char *category,
+			  const char *name);
+void perfetto_annotate(struct perfetto *x, const char *name, const char *text, uint64_t n);
+void perfetto_flow(struct perfetto *x, uint64_t id, bool ends);
+void perfetto_end_event(struct perfetto *x, uint64_t ns);
+void perfetto_end_slice(struct perfetto *x, uint64_t track, uint64_t ns);
+
+/* The value of a counter's track from then on. */
+void perfetto_counter(struct perfetto *x, uint64_t track, uint64_t ns, uint64_t value);
+
+void perfetto_free(struct perfetto *x);
+
+/* A database of SQLite being written. */
+
+enum sql_table {
+	SQL_META,
+	SQL_PROCESS,
+	SQL_THREAD,
+	SQL_OP,
+	SQL_FRAME,
+	SQL_STACK,
+	SQL_EVENT,
+	SQL_SAMPLE,
+	SQL_NAME,
+	SQL_ACTIVITY,
+	SQL_MEMORY,
+	SQL_BUILD,
+	SQL_TABLES
+};
+
+/* Zero-initialise; end with sql_close. */
+struct sql_out {
+	sqlite3 *db;
+	sqlite3_stmt *insert[SQL_TABLES];
+	sqlite3_stmt *row; /* the row being filled */
+	int column;
+	unsigned in_transaction;
+	int error; /* the first error, -errno */
+};
+
+/* Make the tables in the empty file `fd`. From then on, see out->error. */
+void sql_open(struct sql_out *out, int fd);
+
+/* A new row, its columns in their order, and its end. */
+void sql_row(struct sql_out *out, enum sql_table which);
+void sql_int(struct sql_out *out, int64_t n);
+void sql_known(struct sql_out *out, uint64_t n);   /* NULL for 0 */
+void sql_text(struct sql_out *out, const char *s); /* NULL for NULL; invalid UTF-8 is escaped */
+void sql_given(struct sql_out *out, char *text);   /* malloc'd, and given away; NULL: no memory */
+void sql_null(struct sql_out *out);
+void sql_done(struct sql_out *out);
+
+void sql_no_memory(struct sql_out *out);
+void sql_commit_now_and_then(struct sql_out *out);  /* call it for each item */
+void sql_finish(struct sql_out *out);		    /* make the indices */
+const char *sql_message(const struct sql_out *out); /* of the last error */
+void sql_close(struct sql_out *out);
 
 struct export_backward;
 

@@ -1,12 +1,11 @@
-#include "perf/report/report.h"
-
+/* What whole training steps consist of, and the lines at which they wait. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/map.h"
-#include "perf/report/aggregate.h"
+#include "perf/report/internal.h"
 #include "symbolizer/ops/filter.h"
 
 enum { STACKS = 4096 };
@@ -99,67 +98,6 @@ void breakdown_forget(struct breakdown *b)
 	memset(b->memos, 0, sizeof(b->memos));
 }
 
-static bool is_in(const struct py_frame *f, const char *path)
-{
-	return f->is_torch && f->file && strstr(f->file, path);
-}
-
-static bool passes(const struct py_stack *s, const char *path)
-{
-	for (uint16_t i = 0; s && i < s->depth; i++)
-		if (is_in(s->frames[i], path))
-			return true;
-	return false;
-}
-
-bool breakdown_is_worker(const struct py_stack *s)
-{
-	return passes(s, "torch/utils/data/_utils/worker.py") ||
-	       passes(s, "torch/utils/data/_utils/pin_memory.py");
-}
-
-static bool is_step(const struct py_frame *f)
-{
-	const char *dot = f->function ? strrchr(f->function, '.') : NULL;
-	return f->function && !strcmp(dot ? dot + 1 : f->function, "step");
-}
-
-/* Whether it is the optimizer's own op, not one of the closure that its step may call (LBFGS,
- * Lightning): between it and the optimizer are files of torch alone, or of the step itself. */
-static bool is_of_optimizer(const struct py_stack *s)
-{
-	const char *own = NULL;
-	bool has_step = false;
-	for (uint16_t i = 0; i < s->depth; i++) {
-		const struct py_frame *f = s->frames[i];
-		if (is_in(f, "torch/optim/") || is_in(f, "torch/nn/utils/clip_grad.py"))
-			return !own || has_step;
-		if (f->is_torch)
-			continue;
-		if (!f->file || (own && strcmp(own, f->file) != 0))
-			return false;
-		own = f->file;
-		has_step |= is_step(f);
-	}
-	return false;
-}
-
-/* The frame that asked a DataLoader for data, or NULL. */
-static const struct py_frame *asks_for_data(const struct py_stack *s)
-{
-	const struct py_frame *asks = NULL;
-	bool inside = false;
-	for (uint16_t i = 0; i < s->depth; i++) {
-		if (is_in(s->frames[i], "torch/utils/data/dataloader.py")) {
-			inside = true;
-			asks = s->frames[i];
-		} else if (inside && !s->frames[i]->is_torch) {
-			return s->frames[i];
-		}
-	}
-	return asks;
-}
-
 /* The index of the line + 1, or -ENOMEM. */
 static int64_t line_of(struct breakdown *b, const struct py_frame *f, bool is_data)
 {
@@ -194,7 +132,7 @@ static const struct stack_memo *memo_of(struct breakdown *b, const struct op_eve
 	struct stack_memo *m = &b->memos[((uintptr_t)s >> 4) * 0x9e3779b97f4a7c15u >> 52];
 	if (m->stack == s && m->id == s->id)
 		return m;
-	const struct py_frame *asks = asks_for_data(s);
+	const struct py_frame *asks = breakdown_asks_for_data(s);
 	int64_t data = asks ? line_of(b, asks, true) : 0;
 	int64_t line = line_of(b, asks ? asks : py_stack_where(s), false);
 	if (line < 0 || data < 0)
@@ -203,11 +141,12 @@ static const struct stack_memo *memo_of(struct breakdown *b, const struct op_eve
 				 .id = s->id,
 				 .line = (uint32_t)line,
 				 .data_line = (uint32_t)data,
-				 .part = asks		      ? BREAKDOWN_DATA
-					 : is_of_optimizer(s) ? BREAKDOWN_OPTIMIZER
-							      : BREAKDOWN_FORWARD,
-				 .optim = passes(s, "torch/optim/"),
-				 .loads = asks && passes(s, "torch/utils/data/_utils/fetch.py")};
+				 .part = asks				? BREAKDOWN_DATA
+					 : breakdown_is_of_optimizer(s) ? BREAKDOWN_OPTIMIZER
+									: BREAKDOWN_FORWARD,
+				 .optim = breakdown_passes(s, "torch/optim/"),
+				 .loads = asks &&
+					  breakdown_passes(s, "torch/utils/data/_utils/fetch.py")};
 	return m;
 }
 

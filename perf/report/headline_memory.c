@@ -21,8 +21,25 @@ static uint64_t first_op_ns(const struct aggregate *a)
 	return first;
 }
 
+static bool is_same_process(const struct memory_peak *a, const struct memory_peak *b)
+{
+	return a->pid == b->pid && a->rank1 == b->rank1;
+}
+
+static size_t count_processes(const struct memory_peak *const *peaks, size_t n)
+{
+	size_t processes = 0;
+	for (size_t i = 0; i < n; i++) {
+		size_t before = 0;
+		while (before < i && !is_same_process(peaks[before], peaks[i]))
+			before++;
+		processes += before == i;
+	}
+	return processes;
+}
+
 static void add_peak(struct headline_line *l, const struct aggregate *a,
-		     const struct memory_peak *p, bool several)
+		     const struct memory_peak *p, size_t processes)
 {
 	char bytes[32], reserved[32], device[32], ns[32];
 	const uint64_t first = first_op_ns(a);
@@ -38,10 +55,10 @@ static void add_peak(struct headline_line *l, const struct aggregate *a,
 		headline_add(l, " allocated since recording began");
 	if (p->ns >= first)
 		headline_add(l, ", %s after the first op", text_ns(ns, sizeof(ns), p->ns - first));
-	if (several && p->rank1)
-		headline_add(l, ", rank %u", p->rank1 - 1);
-	else if (several)
-		headline_add(l, ", process %d", p->pid);
+	if (processes > 1)
+		headline_add(l, ", %s %d, the highest of %zu processes",
+			     p->rank1 ? "rank" : "process", p->rank1 ? (int)p->rank1 - 1 : p->pid,
+			     processes);
 }
 
 static void add_holders(struct headline_line *l, const struct aggregate *a,
@@ -65,18 +82,17 @@ static void add_holders(struct headline_line *l, const struct aggregate *a,
 	}
 }
 
-/* What rows hold is known for all devices together. */
+/* The peak of each device of a process; of several processes the highest one. What rows hold is
+ * known for all devices together. */
 static void add_lines(struct table *t, const struct aggregate *a, const struct report_opts *opts,
 		      const struct file_names *files, const struct memory_peak *const *peaks,
 		      size_t n)
 {
 	enum { LINES = 4 };
-	bool several = false;
-	for (size_t i = 1; i < n; i++)
-		several |= peaks[i]->pid != peaks[0]->pid || peaks[i]->rank1 != peaks[0]->rank1;
-	for (size_t i = 0; i < n && i < LINES && peaks[i]->bytes; i++) {
+	const size_t processes = count_processes(peaks, n), most = processes > 1 ? 1 : LINES;
+	for (size_t i = 0; i < n && i < most && peaks[i]->bytes; i++) {
 		struct headline_line l = headline_line(opts);
-		add_peak(&l, a, peaks[i], several);
+		add_peak(&l, a, peaks[i], processes);
 		if (n == 1)
 			add_holders(&l, a, peaks[i], files);
 		table_line(t, l.text);

@@ -28,6 +28,37 @@ void report_print_summary(FILE *f, const struct aggregate *a, const struct repor
 			  const struct file_names *files);
 void report_print_sampled(FILE *f, const struct aggregate *a, const struct report_opts *opts);
 
+/* The columns of the table. */
+
+/* The row of a cell. */
+struct column_row {
+	const struct aggregate_row *r;
+	const struct memory_row *memory; /* of the column's kind */
+	uint64_t observed_ns;
+	const struct report_opts *opts;
+	const struct file_names *files;
+};
+
+enum {
+	COL_USUAL = 1,	 /* shown by default */
+	COL_LEFT = 2,	 /* text, not a number */
+	COL_SUM = 4,	 /* can be told of several rows together */
+	COL_HEAT = 8,	 /* a percentage with a colour */
+	COL_DEVICES = 16 /* of the memory of devices, not of the CPU */
+};
+
+struct report_column {
+	const char *name, *header;
+	unsigned keys; /* rows by any of these keys have it; 0: all rows except those of samples */
+	uint8_t flags; /* COL_* */
+	uint8_t order; /* in which it gives way, see table_column_optional */
+	/* The cell's text: `out` or another one, valid as long as both `out` and the row are. */
+	const char *(*text)(char *out, size_t size, const struct column_row *row);
+};
+
+extern const struct report_column report_columns[];
+extern const size_t report_ncolumns;
+
 /* The first lines of a report, two to five of them: what a step waits for, how long steps took and
  * of what they consist, how busy devices were, the slowest ops. They fit into the terminal. b: NULL
  * where steps are not known: what is known of devices alone. `files`: those of the rows and of `b`.
@@ -72,6 +103,18 @@ void headline_memory(struct table *t, const struct aggregate *a, const struct re
 /* The ops for which devices worked longest, by a row's line, and the copies. */
 void headline_slowest_on_devices(struct table *t, const struct aggregate *a,
 				 const struct report_opts *opts, const struct file_names *files);
+
+/* What the frames of a stack say (breakdown_stacks.c). */
+
+/* Whether a frame is of a file of torch with `path` in its name. s: NULL allowed. */
+bool breakdown_passes(const struct py_stack *s, const char *path);
+
+/* Whether it is the optimizer's own op, not one of the closure that its step may call (LBFGS,
+ * Lightning): between it and the optimizer are files of torch alone, or of the step itself. */
+bool breakdown_is_of_optimizer(const struct py_stack *s);
+
+/* The frame that asked a DataLoader for data, or NULL. */
+const struct py_frame *breakdown_asks_for_data(const struct py_stack *s);
 
 /* Rows by module and phase as a tree: modules by their paths, each with the self times of all ops
  * in it and in its submodules. Modules below opts->percent_limit are counted. 0, -ENOMEM or -EIO.

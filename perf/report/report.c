@@ -9,6 +9,16 @@
 #include "base/text.h"
 #include "perf/report/internal.h"
 
+uint64_t report_mean(const struct aggregate_row *r)
+{
+	return r->calls ? r->sum_ns / r->calls : 0;
+}
+
+double report_percent(uint64_t part, uint64_t whole)
+{
+	return whole ? 100.0 * (double)part / (double)whole : 0;
+}
+
 static uint64_t sort_key(const struct aggregate_row *r, enum report_sort sort)
 {
 	switch (sort) {

@@ -162,95 +162,114 @@ void report_print_sampled(FILE *f, const struct aggregate *a, const struct repor
 	fputs("\n\n", f);
 }
 
-static const char *summed_text(char *out, size_t size, uint64_t n)
+/* How many threads and ops there were, what was lost, and what tracing them took. */
+static void print_traced(FILE *f, const struct aggregate_totals *t, const struct report_opts *opts)
+{
+	char threads[32], events[48], lost[32], unfinished[32];
+	const struct trace_stats *s = opts->stats;
+	fprintf(f, "ditrace: traced %s, %s, %s lost%s",
+		text_counted(threads, sizeof(threads), t->threads, "thread"),
+		text_counted(events, sizeof(events), t->events + t->unfinished, "op"),
+		text_count(lost, sizeof(lost), t->lost),
+		t->lost && opts->of_ranks ? " of all ranks" : "");
+	if (s && s->turns)
+		print_measured(f, s);
+	else if (s && s->probe_ns && s->cpu_ns)
+		print_slowdown(f, s, t->activities);
+	if (s && s->seen_permille < 1000)
+		fprintf(f, "; %.1f %% of the dispatched ops were seen", s->seen_permille / 10.0);
+	if (t->unfinished)
+		fprintf(f, "; %s had not ended",
+			text_count(unfinished, sizeof(unfinished), t->unfinished));
+}
+
+static void print_lost(FILE *f, uint64_t n, const char *one, const char *many, const char *hence)
+{
+	char count[32];
+	if (n)
+		fprintf(f, "\nditrace: %s %s lost: %s", text_count(count, sizeof(count), n),
+			n == 1 ? one : many, hence);
+}
+
+static void print_ops(FILE *f, uint64_t n, const char *what)
 {
 	char ops[40];
-	snprintf(out, size, "%s %s", text_counted(ops, sizeof(ops), n, "op"),
-		 n == 1 ? "is" : "are");
-	return out;
+	if (n)
+		fprintf(f, "\nditrace: %s %s %s", text_counted(ops, sizeof(ops), n, "op"),
+			n == 1 ? "is" : "are", what);
+}
+
+/* What was lost, and what has less detail than the rest. */
+static void print_incomplete(FILE *f, const struct aggregate_totals *t,
+			     const struct report_opts *opts)
+{
+	const struct trace_stats *s = opts->stats;
+	char n[48];
+	print_lost(f, t->activities_lost, "activity of a device was", "activities of devices were",
+		   "times of devices are too short");
+	print_lost(f, t->memory_lost, "allocation or free was", "allocations or frees were",
+		   "what is said of memory is not exact");
+	if (t->memory_unknown)
+		fprintf(f, "\nditrace: freed, but allocated before: %s of a size that is not known",
+			text_counted(n, sizeof(n), t->memory_unknown, "block"));
+	print_ops(f, t->summed,
+		  "in the counts and times with less detail: ditrace had no time for more");
+	print_ops(f, opts->left_out,
+		  "left out, as the recording has sums of them only: it is not known which are of "
+		  "this part");
+	if (s && s->turns_ops)
+		fprintf(
+		    f,
+		    "\nditrace: %s before that, while the overhead was measured, %s not recorded",
+		    text_counted(n, sizeof(n), s->turns_ops, "op"),
+		    s->turns_ops == 1 ? "is" : "are");
+	if (s && s->lean)
+		fprintf(f,
+			"\nditrace: of %s of %s there was no time to read the tensors "
+			"and other values",
+			text_counted(n, sizeof(n), s->lean, "op"),
+			opts->of_ranks ? "all ranks" : "the recording");
+}
+
+static void print_safe_line(FILE *f, const char *text)
+{
+	fputs("\nditrace: ", f);
+	text_print_safe(f, text);
+}
+
+/* What was chosen, and how it was recorded. */
+static void print_chosen(FILE *f, const struct aggregate_totals *t, const struct report_opts *opts)
+{
+	char when[160], n[48], clock[TRACE_CLOCK_TEXT_MAX];
+	if (opts->when)
+		fprintf(f, "\nditrace: %s", when_counts_text(when, sizeof(when), opts->when));
+	if (opts->per_step)
+		fprintf(f, "\nditrace: times and calls are those of a step, of %s",
+			text_counted(n, sizeof(n), opts->per_step, "whole step"));
+	if (opts->chosen) {
+		fputs("\nditrace: recorded with ", f);
+		text_print_safe(f, opts->chosen);
+		fputs(": what other ops took is not known", f);
+		if (t->activities)
+			fputs(", and what they launched is told as in no op", f);
+	}
+	for (size_t i = 0; i < opts->nclocks; i++)
+		print_safe_line(f, trace_clock_text(clock, sizeof(clock), opts->clocks[i]));
+	if (opts->engine)
+		print_safe_line(f, opts->engine);
 }
 
 void report_print_summary(FILE *f, const struct aggregate *a, const struct report_opts *opts,
 			  const struct file_names *files)
 {
 	struct aggregate_totals t = report_totals(a, opts);
-	char threads[32], events[48], lost[32], unfinished[32], when[160];
-	const struct trace_stats *s = opts->stats;
 	bool has_sums = t.summed || opts->left_out;
 	if ((opts->steps || opts->all_activities) && !opts->no_table)
 		headline_print(f, has_sums ? NULL : opts->steps, a, opts, files);
 	print_targets(f, a, opts);
-	fprintf(f, "ditrace: traced %s, %s, %s lost%s",
-		text_counted(threads, sizeof(threads), t.threads, "thread"),
-		text_counted(events, sizeof(events), t.events + t.unfinished, "op"),
-		text_count(lost, sizeof(lost), t.lost),
-		t.lost && opts->of_ranks ? " of all ranks" : "");
-	if (s && s->turns)
-		print_measured(f, s);
-	else if (s && s->probe_ns && s->cpu_ns)
-		print_slowdown(f, s, t.activities);
-	if (s && s->seen_permille < 1000)
-		fprintf(f, "; %.1f %% of the dispatched ops were seen", s->seen_permille / 10.0);
-	if (t.unfinished)
-		fprintf(f, "; %s had not ended",
-			text_count(unfinished, sizeof(unfinished), t.unfinished));
-	if (t.activities_lost)
-		fprintf(
-		    f,
-		    "\nditrace: %s activities of devices were lost: times of devices are too short",
-		    text_count(events, sizeof(events), t.activities_lost));
-	if (t.memory_lost)
-		fprintf(
-		    f,
-		    "\nditrace: %s allocations or frees were lost: what is said of memory is not "
-		    "exact",
-		    text_count(events, sizeof(events), t.memory_lost));
-	if (t.memory_unknown)
-		fprintf(f, "\nditrace: freed, but allocated before: %s of a size that is not known",
-			text_counted(events, sizeof(events), t.memory_unknown, "block"));
-	if (t.summed)
-		fprintf(f,
-			"\nditrace: %s in the counts and times with less detail: ditrace had no "
-			"time for more",
-			summed_text(events, sizeof(events), t.summed));
-	if (opts->left_out)
-		fprintf(f,
-			"\nditrace: %s left out, as the recording has sums of them only: it is not "
-			"known which are of this part",
-			summed_text(events, sizeof(events), opts->left_out));
-	if (s && s->turns_ops)
-		fprintf(
-		    f,
-		    "\nditrace: %s before that, while the overhead was measured, %s not recorded",
-		    text_counted(events, sizeof(events), s->turns_ops, "op"),
-		    s->turns_ops == 1 ? "is" : "are");
-	if (s && s->lean)
-		fprintf(f,
-			"\nditrace: of %s of %s there was no time to read the tensors "
-			"and other values",
-			text_counted(events, sizeof(events), s->lean, "op"),
-			opts->of_ranks ? "all ranks" : "the recording");
-	if (opts->when)
-		fprintf(f, "\nditrace: %s", when_counts_text(when, sizeof(when), opts->when));
-	if (opts->per_step)
-		fprintf(f, "\nditrace: times and calls are those of a step, of %s",
-			text_counted(events, sizeof(events), opts->per_step, "whole step"));
-	if (opts->chosen) {
-		fputs("\nditrace: recorded with ", f);
-		text_print_safe(f, opts->chosen);
-		fputs(": what other ops took is not known", f);
-		if (t.activities)
-			fputs(", and what they launched is told as in no op", f);
-	}
-	for (size_t i = 0; i < opts->nclocks; i++) {
-		char clock[TRACE_CLOCK_TEXT_MAX];
-		fputs("\nditrace: ", f);
-		text_print_safe(f, trace_clock_text(clock, sizeof(clock), opts->clocks[i]));
-	}
-	if (opts->engine) {
-		fputs("\nditrace: ", f);
-		text_print_safe(f, opts->engine);
-	}
+	print_traced(f, &t, opts);
+	print_incomplete(f, &t, opts);
+	print_chosen(f, &t, opts);
 	fputs(opts->no_table ? "\n" : "\n\n", f);
 	if (opts->about)
 		fprintf(f, "%s\n\n", opts->about);

@@ -5,112 +5,19 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 #include <zstd.h>
 
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/map.h"
 #include "base/options.h"
+#include "perf/trace/coding.h"
 #include "perf/trace/trace_format.h"
 #include "perf/trace/trace_read.h"
 #include "symbolizer/event/event.h"
 #include "symbolizer/ops/filter.h"
 
-/* Reading a record's payload: the forms of trace_format.h. These are short and called many times
- * for each event. */
-
-/* Once `bad` is set (the payload ended, or a number made no sense), what is read means nothing. */
-struct in {
-	const uint8_t *p, *end;
-	bool bad;
-};
-
-/* in_u for any length; called only by in_u. */
-uint64_t in_long(struct in *in);
-
-static inline uint8_t in_b(struct in *in)
-{
-	if (in->p < in->end)
-		return *in->p++;
-	in->bad = true;
-	return 0;
-}
-
-static inline uint64_t in_u(struct in *in)
-{
-	const uint8_t *p = in->p;
-	if (in->end - p >= 2 && p[0] < 0x80) {
-		in->p = p + 1;
-		return p[0];
-	}
-	if (in->end - p >= 2 && p[1] < 0x80) {
-		in->p = p + 2;
-		return (p[0] & 0x7fu) | (unsigned)p[1] << 7;
-	}
-	return in_long(in);
-}
-
-static inline int64_t in_s(struct in *in)
-{
-	uint64_t n = in_u(in);
-	return (int64_t)((n >> 1) ^ (0 - (n & 1)));
-}
-
-int32_t in_s32(struct in *in);
-
-/* A number below `limit`, at most 2^32. */
-static inline uint32_t in_below(struct in *in, uint64_t limit)
-{
-	uint64_t n = in_u(in);
-	if (n < limit)
-		return (uint32_t)n;
-	in->bad = true;
-	return 0;
-}
-
-static inline double in_f(struct in *in)
-{
-	double f = 0;
-	if (in->end - in->p < (ptrdiff_t)sizeof(f)) {
-		in->bad = true;
-		return 0;
-	}
-	memcpy(&f, in->p, sizeof(f));
-	in->p += sizeof(f);
-	return f;
-}
-
-/* The bytes of a str: *len of them, not NUL-terminated. */
-const char *in_str(struct in *in, uint32_t *len);
-
-/* Skip `n` numbers, each a u or an s. */
-void in_pass(struct in *in, unsigned n);
-
-/* Skip `n` bytes. */
-static inline void in_pass_bytes(struct in *in, size_t n)
-{
-	if (n > (size_t)(in->end - in->p))
-		in->bad = true;
-	else
-		in->p += n;
-}
-
 /* Encoding values into records: the writer's half. */
-
-/* A buffer being filled; once `full`, nothing more is added. */
-struct out {
-	uint8_t *p, *end;
-	bool full;
-};
-
-/* The forms of trace_format.h: b, u, s, f, str, and plain bytes. */
-void out_b(struct out *o, uint8_t b);
-void out_u(struct out *o, uint64_t n);
-void out_s(struct out *o, int64_t n);
-void out_f(struct out *o, double f);
-void out_str(struct out *o, const char *s, size_t len);
-void out_bytes(struct out *o, const void *bytes, size_t len);
 
 /* Numbers tensor metadata: returns the number of a META payload, -ENOENT if the payload is to be
  * written in place, or another -errno, which ends the encoding. */
@@ -178,36 +85,6 @@ int trace_blocks_fail(struct trace_blocks *b, int code);
 /* Close the file without writing, and free. */
 void trace_blocks_close(struct trace_blocks *b);
 
-/* One trace file being written: the functions of trace_write.h for a single file. */
-
-struct trace_file;
-
-int trace_file_open(const char *path, struct trace_file **out, struct err *e);
-int trace_file_event(struct trace_file *f, const struct op_event *ev);
-int trace_file_sum(struct trace_file *f, const struct op_sum *s);
-int trace_file_done(struct trace_file *f, const struct work_done *d);
-int trace_file_activity(struct trace_file *f, const struct activity *a);
-int trace_file_memory(struct trace_file *f, const struct memory_event *m);
-int trace_file_memory_lost(struct trace_file *f, uint64_t time_ns, uint64_t count);
-int trace_file_activities_lost(struct trace_file *f, uint64_t time_ns, uint64_t count);
-int trace_file_lost(struct trace_file *f, uint64_t time_ns, uint64_t count);
-int trace_file_sampling(struct trace_file *f, const struct sampling *s);
-int trace_file_sample(struct trace_file *f, const struct sample *s);
-int trace_file_samples_lost(struct trace_file *f, uint64_t time_ns, uint64_t count);
-int trace_file_build(struct trace_file *f, const char *file, const void *id, size_t len);
-int trace_file_target(struct trace_file *f, const struct trace_target *t);
-int trace_file_process(struct trace_file *f, const struct trace_process *p);
-int trace_file_thread(struct trace_file *f, int32_t pid, int32_t tid, const char *name);
-int trace_file_chosen(struct trace_file *f, const char *options);
-int trace_file_stats(struct trace_file *f, const struct trace_stats *s);
-void trace_file_forget(struct trace_file *f);
-int trace_file_tick(struct trace_file *f, uint64_t now_ns);
-bool trace_file_kept_old(const struct trace_file *f);
-int trace_file_flush(struct trace_file *f);
-uint64_t trace_file_bytes(const struct trace_file *f);
-uint64_t trace_file_events(const struct trace_file *f);
-int trace_file_close(struct trace_file *f, bool clean);
-
 /* A trace file, or all files of a folder of traces, as one trace: items of all of them by time,
  * with ids that are unique among them. */
 
@@ -245,6 +122,21 @@ uint64_t trace_set_begun(const struct trace_set *s);
 double trace_set_share(const struct trace_set *s);
 
 void trace_set_close(struct trace_set *s); /* NULL allowed */
+
+/* One of its files. */
+struct trace_source {
+	uint64_t number, nfiles; /* its number among how many */
+	char host[sizeof(((struct process_rank *)NULL)->host)];
+	const struct trace_clock *clock; /* NULL: all files have one */
+	struct trace_process *processes; /* that it told of so far; free() it */
+	size_t nprocesses, room;
+};
+
+/* The file's time *ns, 0 if it is not known, as of the first clock. */
+void trace_source_time(const struct trace_source *s, uint64_t *ns);
+
+/* Fill in what is not known from the record alone. 0 or -ENOMEM. */
+int trace_source_finish(struct trace_source *s, struct trace_item *item);
 
 /* The clocks of its files. */
 
@@ -308,9 +200,110 @@ void trace_ids_forget(struct trace_ids *t);
 
 void trace_ids_free(struct trace_ids *t);
 
-/* The values of an event in a trace file. */
+/* One trace file being written: the functions of trace_write.h for a single file. */
 
-struct trace_defs;
+struct trace_file {
+	struct trace_blocks blocks;
+	uint8_t *scratch; /* TRACE_RECORD_MAX bytes: the values of one event, or one definition */
+	uint64_t nevents, nlost;
+	struct trace_ids ids;
+};
+
+int trace_file_open(const char *path, struct trace_file **out, struct err *e);
+int trace_file_event(struct trace_file *f, const struct op_event *ev);
+int trace_file_sum(struct trace_file *f, const struct op_sum *s);
+int trace_file_done(struct trace_file *f, const struct work_done *d);
+int trace_file_activity(struct trace_file *f, const struct activity *a);
+int trace_file_memory(struct trace_file *f, const struct memory_event *m);
+int trace_file_memory_lost(struct trace_file *f, uint64_t time_ns, uint64_t count);
+int trace_file_activities_lost(struct trace_file *f, uint64_t time_ns, uint64_t count);
+int trace_file_lost(struct trace_file *f, uint64_t time_ns, uint64_t count);
+int trace_file_sampling(struct trace_file *f, const struct sampling *s);
+int trace_file_sample(struct trace_file *f, const struct sample *s);
+int trace_file_samples_lost(struct trace_file *f, uint64_t time_ns, uint64_t count);
+int trace_file_build(struct trace_file *f, const char *file, const void *id, size_t len);
+int trace_file_target(struct trace_file *f, const struct trace_target *t);
+int trace_file_process(struct trace_file *f, const struct trace_process *p);
+int trace_file_thread(struct trace_file *f, int32_t pid, int32_t tid, const char *name);
+int trace_file_chosen(struct trace_file *f, const char *options);
+int trace_file_stats(struct trace_file *f, const struct trace_stats *s);
+void trace_file_forget(struct trace_file *f);
+int trace_file_tick(struct trace_file *f, uint64_t now_ns);
+bool trace_file_kept_old(const struct trace_file *f);
+int trace_file_flush(struct trace_file *f);
+uint64_t trace_file_bytes(const struct trace_file *f);
+uint64_t trace_file_events(const struct trace_file *f);
+int trace_file_close(struct trace_file *f, bool clean);
+
+/* A record of that type; `file`: a struct trace_file, of which it is trace_ids.record. 0 or -errno.
+ */
+int trace_file_record(void *file, enum trace_type type, const void *payload, size_t len);
+
+/* What was lost; `summed`: calls that are in a SUM instead. */
+int trace_file_write_lost(struct trace_file *f, enum trace_type type, uint64_t time_ns,
+			  uint64_t count, uint64_t summed);
+
+/* Returns r. Failures other than of the file (no memory, an op too large to describe) end the
+ * trace, too: later numbers would be wrong. */
+int trace_file_checked(struct trace_file *f, int r);
+
+/* A trace being written: a file, or a folder. */
+
+enum { TRACE_NOT_OPEN = -1, TRACE_FAILED = -2 };
+
+/* A process of a folder. Its file is opened for its first event or sample: a launcher has none. */
+struct trace_written {
+	struct trace_process process;
+	struct trace_target target; /* strings are copies; comm NULL: none yet */
+	int file;		    /* index, TRACE_NOT_OPEN or TRACE_FAILED */
+};
+
+struct trace_written_build {
+	char *file;
+	uint8_t id[64];
+	size_t len;
+};
+
+struct trace_writer {
+	char *path;
+	bool is_folder, one_file, kept_old;
+	struct trace_file **files; /* files[0] alone, if it is no folder */
+	size_t n, room;
+	struct trace_written *processes;
+	size_t nprocesses, processes_room;
+	struct map by_pid;
+	/* For files that are opened later. */
+	char *chosen; /* NULL: none */
+	struct sampling sampling;
+	bool is_sampling;
+	struct trace_written_build *builds;
+	size_t nbuilds, builds_room;
+	uint64_t lost, samples_lost, lost_ns;
+};
+
+static inline void keep_first_error(int *r, int code)
+{
+	if (!*r)
+		*r = code;
+}
+
+/* The process `pid`, added if it is new; NULL if out of memory. */
+struct trace_written *trace_writer_process(struct trace_writer *w, int32_t pid);
+
+/* The file for what process `pid` did; NULL with *r, which is 0 if its failure has been told. */
+struct trace_file *trace_writer_file_of(struct trace_writer *w, int32_t pid, int *r);
+
+/* Open the file of a process, which has none. 0 or -errno. */
+int trace_writer_open_file(struct trace_writer *w, struct trace_written *p);
+
+/* The file becomes a folder in its place. 0 or -errno, and it stays a file. */
+int trace_writer_become_folder(struct trace_writer *w);
+
+/* *to has copies of the strings, and is freed first. 0 or -ENOMEM. */
+int trace_target_copy(struct trace_target *to, const struct trace_target *t);
+void trace_target_free(struct trace_target *t);
+
+void trace_writer_free(struct trace_writer *w);
 
 /* Decoding events and samples. Every length, count and number is checked. */
 
@@ -319,6 +312,14 @@ struct trace_defs;
 /* The statistics after the values of an event (perf/trace/trace_encode.c). NULL if there are none;
  * also NULL, with in->bad set, if they are malformed or if out of memory. */
 const struct event_stats *trace_decode_stats(struct in *in, struct arena *a);
+
+/* Decode `n` values, at most as many as there are bytes left; *out is allocated from `a`. 0,
+ * -EBADMSG or -ENOMEM. */
+int trace_decode_values(const struct trace_defs *d, struct in *in, struct arena *a, size_t n,
+			struct value **out);
+
+/* Skip `n` values; sets in->bad if they are incomplete or malformed. */
+void trace_pass_values(const struct trace_defs *d, struct in *in, size_t n);
 
 /* 0, -EBADMSG or -ENOMEM. Values are allocated from `values`. With NULL they are skipped and *out
  * has none; an event that has statistics, which need the arena, then gives -EAGAIN. */
@@ -380,6 +381,49 @@ void trace_meta_head(struct in *in, struct tensor_meta *m);
 void trace_meta_dims(struct in *in, struct tensor_meta *m, int64_t *dims);
 
 void trace_defs_free(struct trace_defs *d);
+
+/* A trace file being read. */
+
+/* How far the reader has got. */
+struct trace_progress {
+	uint64_t records; /* all, definitions too */
+	uint64_t events;
+	uint64_t bytes; /* the file was read and is good up to here */
+};
+
+struct trace_reader {
+	int fd;
+	char *path;
+	struct trace_file_header header;
+	struct trace_defs defs;
+	struct late_symbols *late;
+	struct arena values;
+	uint8_t *packed, *raw; /* the block: compressed, decompressed */
+	size_t packed_max, raw_len, pos;
+	struct trace_progress progress;
+	uint64_t block_end; /* file offset after the block being read */
+	uint64_t nblocks;
+	uint64_t last_id, last_ns, last_sample_ns, last_activity_ns;
+	struct memory_event last_memory;
+	ZSTD_DCtx *zstd;
+	bool no_values;
+	bool (*values_of)(const struct op_desc *op); /* with no_values: these have them */
+	bool ended;				     /* END was read */
+	struct err damage;			     /* set once the file is known to be damaged */
+};
+
+/* Open and check the header. 0 or -errno: see trace_reader_open. */
+int trace_reader_open_file(struct trace_reader *r, const char *path, struct err *e);
+
+/* 1: a block was read; 0: the file is complete; otherwise like trace_read_next. */
+int trace_reader_block(struct trace_reader *r, struct err *e);
+
+/* The file is damaged, and stays so. Returns -EBADMSG. */
+int trace_reader_damaged(struct trace_reader *r, struct err *e, const char *why);
+
+/* For the end of a query. The clocks are as of trace_set_clock. */
+const char *trace_query_path(const struct trace_query *q);
+const struct trace_clock *trace_query_clock(const struct trace_query *q, size_t i);
 
 /* A part of a trace: --time and --step of a query. */
 

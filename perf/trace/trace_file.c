@@ -1,25 +1,11 @@
-#include "perf/trace/trace_write.h"
-
+/* A trace file being written: what is told of all of it, of its processes and of what was lost. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "perf/trace/internal.h"
 
-enum {
-	SCRATCH = TRACE_RECORD_MAX,
-	HEAD_MAX = 256, /* an EVENT without its values */
-	TAIL_MAX = 24,	/* what follows its statistics */
-};
-
-struct trace_file {
-	struct trace_blocks blocks;
-	uint8_t *scratch; /* SCRATCH bytes: the values of one event, or one definition */
-	uint64_t nevents, nlost;
-	struct trace_ids ids;
-};
-
-static int write_record(void *file, enum trace_type type, const void *payload, size_t len)
+int trace_file_record(void *file, enum trace_type type, const void *payload, size_t len)
 {
 	struct trace_file *w = file;
 	int r = trace_blocks_room(&w->blocks);
@@ -33,155 +19,13 @@ static int write_record(void *file, enum trace_type type, const void *payload, s
 	return 0;
 }
 
-static int put_values(struct trace_file *w, struct out *o, const struct op_event *ev,
-		      bool *has_stats)
-{
-	struct meta_numbers metas = {.number = trace_ids_meta, .arg = &w->ids};
-	int r = 0;
-	for (uint16_t i = 0; i < ev->nargs && !r; i++)
-		r = trace_encode_value(o, &ev->args[i], &metas);
-	for (uint16_t i = 0; i < ev->nresults && !r; i++)
-		r = trace_encode_value(o, &ev->results[i], &metas);
-	struct out without = *o;
-	if (!r)
-		trace_encode_stats(o, ev->stats);
-	*has_stats = ev->stats && !o->full;
-	if (!without.full && o->full)
-		*o = without;
-	if (r || !o->full)
-		return r;
-	*o = (struct out){.p = w->scratch, .end = w->scratch + SCRATCH - TAIL_MAX};
-	for (int i = 0; i < ev->nargs + ev->nresults; i++)
-		trace_encode_not_decoded(o, "too large for a record of the trace file");
-	return 0;
-}
-
-struct event_refs {
-	int64_t op, thread, stack, where, backward_of,
-	    native; /* numbers in the file; -1: no stack */
-};
-
-static void put_tail(struct out *o, const struct op_event *ev, const struct event_refs *r,
-		     bool has_stats)
-{
-	o->end += TAIL_MAX;
-	const uint8_t phase = ev->phase >= PHASE_RECOMPUTE ? ev->phase - PHASE_BACKWARD : 0;
-	if (!phase && r->backward_of < 0 && r->native < 0)
-		return;
-	if (!has_stats)
-		out_u(o, 0);
-	out_b(o, phase);
-	out_u(o, (uint64_t)(r->backward_of + 1));
-	if (r->native >= 0)
-		out_u(o, (uint64_t)(r->native + 1));
-}
-
-/* Write the text of the event's source line if it became known only now. */
-static int write_text(struct trace_file *w, const struct op_event *ev)
-{
-	const struct py_frame *where = py_stack_where(ev->where_stack);
-	return where ? trace_ids_frame_text(&w->ids, where) : 0;
-}
-
-static int find_refs(struct trace_file *w, const struct op_event *ev, struct event_refs *r)
-{
-	r->op = ev->op ? trace_ids_op(&w->ids, ev->op) : 0;
-	r->thread = trace_ids_thread(&w->ids, ev->pid, ev->tid, NULL);
-	r->stack = ev->stack ? trace_ids_stack(&w->ids, ev->stack) : -1;
-	r->where = ev->where_stack == ev->stack ? r->stack
-		   : ev->where_stack		? trace_ids_stack(&w->ids, ev->where_stack)
-						: -1;
-	r->backward_of = ev->backward_of ? trace_ids_stack(&w->ids, ev->backward_of) : -1;
-	r->native = ev->native ? trace_ids_stack(&w->ids, ev->native) : -1;
-	if (r->op < 0 || r->thread < 0)
-		return (int)(r->op < 0 ? r->op : r->thread);
-	if (ev->native && r->native < 0)
-		return (int)r->native;
-	if (ev->backward_of && r->backward_of < 0)
-		return (int)r->backward_of;
-	if ((ev->stack && r->stack < 0) || (ev->where_stack && r->where < 0))
-		return (int)(r->stack < 0 && ev->stack ? r->stack : r->where);
-	return 0;
-}
-
-static uint8_t event_flags(const struct op_event *ev, const struct event_refs *r)
-{
-	return (uint8_t)((phase_is_backward(ev->phase) ? EVENT_BACKWARD : 0) |
-			 (ev->thrown ? EVENT_THROWN : 0) | (ev->end_ns ? EVENT_ENDED : 0) |
-			 (ev->parent ? EVENT_HAS_PARENT : 0) |
-			 (ev->forward_id ? EVENT_HAS_FORWARD_ID : 0) |
-			 (r->stack >= 0 ? EVENT_HAS_STACK : 0) |
-			 (r->where >= 0 && r->where != r->stack ? EVENT_HAS_WHERE : 0) |
-			 (r->where < 0 && r->stack >= 0 ? EVENT_NO_WHERE : 0));
-}
-
-static void put_event_head(struct trace_file *w, struct out *o, const struct op_event *ev,
-			   const struct event_refs *r)
-{
-	uint8_t flags = event_flags(ev, r);
-	out_b(o, flags);
-	out_u(o, (uint64_t)r->op);
-	out_u(o, (uint64_t)r->thread);
-	out_s(o, (int64_t)(ev->id - w->blocks.last.id));
-	if (flags & EVENT_HAS_PARENT)
-		out_s(o, (int64_t)(ev->id - ev->parent));
-	if (flags & EVENT_HAS_FORWARD_ID)
-		out_s(o, (int64_t)(ev->id - ev->forward_id));
-	out_s(o, (int64_t)(ev->start_ns - w->blocks.last.ns));
-	if (flags & EVENT_ENDED)
-		out_s(o, (int64_t)(ev->end_ns - ev->start_ns));
-	out_u(o, ev->child_ns);
-	out_u(o, ev->depth);
-	if (flags & EVENT_HAS_STACK)
-		out_u(o, (uint64_t)r->stack);
-	if (flags & EVENT_HAS_WHERE)
-		out_u(o, (uint64_t)r->where);
-	out_u(o, ev->nargs);
-	out_u(o, ev->nresults);
-}
-
-/* Failures other than of the file (no memory, an op too large to describe) end the trace, too:
- * later numbers would be wrong. */
-static int checked(struct trace_file *w, int r)
+int trace_file_checked(struct trace_file *w, int r)
 {
 	return r && !w->blocks.failed ? trace_blocks_fail(&w->blocks, r) : r;
 }
 
-static int write_event(struct trace_file *w, const struct op_event *ev)
-{
-	struct event_refs refs;
-	int r = find_refs(w, ev, &refs);
-	if (!r)
-		r = write_text(w, ev);
-	if (r)
-		return r;
-	struct out values = {.p = w->scratch, .end = w->scratch + SCRATCH - HEAD_MAX - TAIL_MAX};
-	bool has_stats = false;
-	r = put_values(w, &values, ev, &has_stats);
-	if (!r)
-		r = trace_blocks_room(&w->blocks);
-	if (r)
-		return r;
-	put_tail(&values, ev, &refs, has_stats);
-	struct out o = trace_blocks_record(&w->blocks);
-	put_event_head(w, &o, ev, &refs);
-	out_bytes(&o, w->scratch, (size_t)(values.p - w->scratch));
-	if (o.full)
-		return -EMSGSIZE;
-	trace_blocks_seal(&w->blocks, TRACE_EVENT, o.p);
-	w->blocks.last.id = ev->id;
-	w->blocks.last.ns = ev->end_ns ? ev->end_ns : ev->start_ns;
-	w->nevents++;
-	return trace_blocks_room(&w->blocks);
-}
-
-int trace_file_event(struct trace_file *w, const struct op_event *ev)
-{
-	return w->blocks.failed ? 0 : checked(w, write_event(w, ev));
-}
-
-static int write_lost(struct trace_file *w, enum trace_type type, uint64_t time_ns, uint64_t count,
-		      uint64_t summed)
+int trace_file_write_lost(struct trace_file *w, enum trace_type type, uint64_t time_ns,
+			  uint64_t count, uint64_t summed)
 {
 	uint8_t buf[32];
 	struct out o = {.p = buf, .end = buf + sizeof(buf)};
@@ -191,190 +35,28 @@ static int write_lost(struct trace_file *w, enum trace_type type, uint64_t time_
 	out_u(&o, count);
 	if (summed)
 		out_u(&o, summed);
-	return checked(w, write_record(w, type, buf, (size_t)(o.p - buf)));
+	return trace_file_checked(w, trace_file_record(w, type, buf, (size_t)(o.p - buf)));
 }
 
 int trace_file_lost(struct trace_file *w, uint64_t time_ns, uint64_t count)
 {
 	w->nlost += w->blocks.failed ? 0 : count;
-	return write_lost(w, TRACE_LOST, time_ns, count, 0);
-}
-
-static uint8_t sum_flags(const struct op_sum *s, const struct event_refs *r)
-{
-	return (uint8_t)((phase_is_backward(s->of.phase) ? SUM_BACKWARD : 0) |
-			 (s->of.phase == PHASE_RECOMPUTE ? SUM_RECOMPUTE : 0) |
-			 (s->of.phase == PHASE_COMPILE ? SUM_COMPILE : 0) |
-			 (r->stack >= 0 ? SUM_HAS_STACK : 0) | (r->where >= 0 ? SUM_HAS_WHERE : 0) |
-			 (s->nested ? SUM_NESTED : 0) | (s->again ? SUM_AGAIN : 0));
-}
-
-static int write_sum(struct trace_file *w, const struct op_sum *s)
-{
-	struct event_refs refs;
-	uint8_t buf[HEAD_MAX];
-	struct out o = {.p = buf, .end = buf + sizeof(buf)};
-	int r = find_refs(w, &s->of, &refs);
-	if (!r)
-		r = write_text(w, &s->of);
-	if (!r)
-		r = write_lost(w, TRACE_LOST, s->of.end_ns, s->calls, s->calls);
-	if (r)
-		return r;
-	w->nlost += s->calls;
-	out_b(&o, sum_flags(s, &refs));
-	out_u(&o, (uint64_t)refs.op);
-	out_u(&o, (uint64_t)refs.thread);
-	out_u(&o, s->of.start_ns);
-	out_u(&o, s->of.end_ns - s->of.start_ns);
-	out_u(&o, s->calls);
-	out_u(&o, s->thrown);
-	out_u(&o, s->total_ns);
-	out_u(&o, s->child_ns);
-	out_u(&o, s->min_ns);
-	out_u(&o, s->max_ns);
-	if (refs.stack >= 0)
-		out_u(&o, (uint64_t)refs.stack);
-	if (refs.where >= 0)
-		out_u(&o, (uint64_t)refs.where);
-	return write_record(w, TRACE_SUM, buf, (size_t)(o.p - buf));
-}
-
-int trace_file_sum(struct trace_file *w, const struct op_sum *s)
-{
-	return w->blocks.failed ? 0 : checked(w, write_sum(w, s));
-}
-
-static uint8_t activity_flags(const struct activity *a)
-{
-	return (uint8_t)((phase_is_backward(a->of.phase) ? ACTIVITY_BACKWARD : 0) |
-			 (a->of.phase == PHASE_RECOMPUTE ? ACTIVITY_RECOMPUTE : 0) |
-			 (a->of.phase == PHASE_COMPILE ? ACTIVITY_COMPILE : 0) |
-			 (a->of.op ? ACTIVITY_HAS_OP : 0) |
-			 (a->launched_ns ? ACTIVITY_LAUNCHED : 0) |
-			 (a->in_graph ? ACTIVITY_IN_GRAPH : 0));
-}
-
-static int write_activity(struct trace_file *w, const struct activity *a)
-{
-	uint8_t buf[HEAD_MAX];
-	struct out o = {.p = buf, .end = buf + sizeof(buf)};
-	struct event_refs refs;
-	int64_t name = trace_ids_string(&w->ids, a->name);
-	int r = name < 0 ? (int)name : find_refs(w, &a->of, &refs);
-	if (!r)
-		r = write_text(w, &a->of);
-	/* A new block would begin after the difference was taken. */
-	if (!r)
-		r = trace_blocks_room(&w->blocks);
-	if (r)
-		return r;
-	out_b(&o, activity_flags(a));
-	out_b(&o, (uint8_t)a->launch);
-	out_b(&o, (uint8_t)a->kind);
-	out_b(&o, (uint8_t)a->device_type);
-	out_b(&o, (uint8_t)a->device_index);
-	out_u(&o, a->stream);
-	out_u(&o, (uint64_t)name);
-	out_u(&o, (uint64_t)refs.thread);
-	out_s(&o, (int64_t)(a->of.start_ns - w->blocks.last.activity_ns));
-	out_u(&o, a->of.end_ns - a->of.start_ns);
-	if (a->launched_ns)
-		out_s(&o, (int64_t)(a->of.start_ns - a->launched_ns));
-	out_u(&o, a->bytes);
-	if (a->of.op) {
-		out_u(&o, (uint64_t)refs.op);
-		out_u(&o, a->of.id);
-	}
-	out_u(&o, (uint64_t)(refs.stack + 1));
-	out_u(&o, (uint64_t)(refs.where + 1));
-	out_u(&o, (uint64_t)(refs.backward_of + 1));
-	r = write_record(w, TRACE_ACTIVITY, buf, (size_t)(o.p - buf));
-	w->blocks.last.activity_ns = a->of.start_ns;
-	return r;
-}
-
-int trace_file_activity(struct trace_file *w, const struct activity *a)
-{
-	return w->blocks.failed ? 0 : checked(w, write_activity(w, a));
-}
-
-static int write_done(struct trace_file *w, const struct work_done *d)
-{
-	uint8_t buf[3 * 10];
-	struct out o = {.p = buf, .end = buf + sizeof(buf)};
-	out_s(&o, d->pid);
-	out_u(&o, d->address);
-	out_u(&o, d->ns);
-	return write_record(w, TRACE_DONE, buf, (size_t)(o.p - buf));
-}
-
-int trace_file_done(struct trace_file *w, const struct work_done *d)
-{
-	return w->blocks.failed ? 0 : checked(w, write_done(w, d));
-}
-
-static uint8_t memory_flags(const struct memory_event *m)
-{
-	return (uint8_t)((phase_is_backward(m->of.phase) ? MEMORY_BACKWARD : 0) |
-			 (m->of.phase == PHASE_RECOMPUTE ? MEMORY_RECOMPUTE : 0) |
-			 (m->of.phase == PHASE_COMPILE ? MEMORY_COMPILE : 0) |
-			 (m->of.op ? MEMORY_HAS_OP : 0) | (m->freed ? MEMORY_FREED : 0) |
-			 (m->reserved ? MEMORY_RESERVED : 0));
-}
-
-static int write_memory(struct trace_file *w, const struct memory_event *m)
-{
-	uint8_t buf[HEAD_MAX];
-	struct out o = {.p = buf, .end = buf + sizeof(buf)};
-	struct event_refs refs;
-	int r = find_refs(w, &m->of, &refs);
-	r = r ? r : write_text(w, &m->of);
-	r = r ? r : trace_blocks_room(&w->blocks); /* as in write_activity */
-	if (r)
-		return r;
-	out_b(&o, memory_flags(m));
-	out_b(&o, (uint8_t)m->launch);
-	out_b(&o, (uint8_t)m->device_type);
-	out_b(&o, (uint8_t)m->device_index);
-	out_u(&o, (uint64_t)refs.thread);
-	out_s(&o, (int64_t)(m->of.start_ns - w->blocks.last.memory_ns));
-	out_s(&o, (int64_t)(m->address - w->blocks.last.memory_at));
-	out_u(&o, m->bytes);
-	out_u(&o, m->total);
-	if (m->reserved)
-		out_u(&o, m->reserved);
-	if (m->of.op) {
-		out_u(&o, (uint64_t)refs.op);
-		out_u(&o, m->of.id);
-	}
-	out_u(&o, (uint64_t)(refs.stack + 1));
-	out_u(&o, (uint64_t)(refs.where + 1));
-	out_u(&o, (uint64_t)(refs.backward_of + 1));
-	r = write_record(w, TRACE_MEMORY, buf, (size_t)(o.p - buf));
-	w->blocks.last.memory_ns = m->of.start_ns;
-	w->blocks.last.memory_at = m->address;
-	return r;
-}
-
-int trace_file_memory(struct trace_file *w, const struct memory_event *m)
-{
-	return w->blocks.failed ? 0 : checked(w, write_memory(w, m));
+	return trace_file_write_lost(w, TRACE_LOST, time_ns, count, 0);
 }
 
 int trace_file_memory_lost(struct trace_file *w, uint64_t time_ns, uint64_t count)
 {
-	return write_lost(w, TRACE_MEMORY_LOST, time_ns, count, 0);
+	return trace_file_write_lost(w, TRACE_MEMORY_LOST, time_ns, count, 0);
 }
 
 int trace_file_activities_lost(struct trace_file *w, uint64_t time_ns, uint64_t count)
 {
-	return write_lost(w, TRACE_ACTIVITIES_LOST, time_ns, count, 0);
+	return trace_file_write_lost(w, TRACE_ACTIVITIES_LOST, time_ns, count, 0);
 }
 
 int trace_file_samples_lost(struct trace_file *w, uint64_t time_ns, uint64_t count)
 {
-	return write_lost(w, TRACE_SAMPLES_LOST, time_ns, count, 0);
+	return trace_file_write_lost(w, TRACE_SAMPLES_LOST, time_ns, count, 0);
 }
 
 int trace_file_sampling(struct trace_file *w, const struct sampling *s)
@@ -386,7 +68,8 @@ int trace_file_sampling(struct trace_file *w, const struct sampling *s)
 	out_u(&o, s->frequency);
 	out_str(&o, s->event, strnlen(s->event, 64));
 	out_b(&o, s->kernel);
-	return checked(w, write_record(w, TRACE_SAMPLING, buf, (size_t)(o.p - buf)));
+	return trace_file_checked(w,
+				  trace_file_record(w, TRACE_SAMPLING, buf, (size_t)(o.p - buf)));
 }
 
 int trace_file_chosen(struct trace_file *w, const char *options)
@@ -396,7 +79,7 @@ int trace_file_chosen(struct trace_file *w, const char *options)
 	if (w->blocks.failed)
 		return 0;
 	out_str(&o, options, strnlen(options, sizeof(buf) - 16));
-	return checked(w, write_record(w, TRACE_CHOSEN, buf, (size_t)(o.p - buf)));
+	return trace_file_checked(w, trace_file_record(w, TRACE_CHOSEN, buf, (size_t)(o.p - buf)));
 }
 
 int trace_file_build(struct trace_file *w, const char *file, const void *id, size_t len)
@@ -407,69 +90,10 @@ int trace_file_build(struct trace_file *w, const char *file, const void *id, siz
 		return 0;
 	int64_t name = trace_ids_string(&w->ids, file);
 	if (name < 0)
-		return checked(w, (int)name);
+		return trace_file_checked(w, (int)name);
 	out_u(&o, (uint64_t)name);
 	out_str(&o, id, len < 64 ? len : 64);
-	return checked(w, write_record(w, TRACE_BUILD, buf, (size_t)(o.p - buf)));
-}
-
-struct sample_refs {
-	int64_t thread, op, python, native; /* numbers in the file; -1: none */
-};
-
-static int find_sample_refs(struct trace_file *w, const struct sample *s, struct sample_refs *r)
-{
-	r->thread = trace_ids_thread(&w->ids, s->pid, s->tid, NULL);
-	r->op = s->op ? trace_ids_op(&w->ids, s->op) : -1;
-	r->python = s->python ? trace_ids_stack(&w->ids, s->python) : -1;
-	r->native = s->native ? trace_ids_stack(&w->ids, s->native) : -1;
-	if (r->thread < 0 || (s->op && r->op < 0))
-		return (int)(r->thread < 0 ? r->thread : r->op);
-	if ((s->python && r->python < 0) || (s->native && r->native < 0))
-		return (int)(s->python && r->python < 0 ? r->python : r->native);
-	return 0;
-}
-
-static uint8_t sample_flags(const struct sample *s, const struct sample_refs *r)
-{
-	return (uint8_t)((phase_is_backward(s->phase) ? SAMPLE_BACKWARD : 0) |
-			 (s->phase == PHASE_RECOMPUTE ? SAMPLE_RECOMPUTE : 0) |
-			 (s->in_kernel ? SAMPLE_IN_KERNEL : 0) |
-			 (s->mismatched ? SAMPLE_MISMATCHED : 0) |
-			 (r->op >= 0 ? SAMPLE_HAS_OP : 0) |
-			 (r->python >= 0 ? SAMPLE_HAS_PYTHON : 0) |
-			 (r->native >= 0 ? SAMPLE_HAS_NATIVE : 0));
-}
-
-static int write_sample(struct trace_file *w, const struct sample *s)
-{
-	struct sample_refs refs;
-	const struct py_frame *where = py_stack_where(s->python);
-	int r = find_sample_refs(w, s, &refs);
-	if (!r && where)
-		r = trace_ids_frame_text(&w->ids, where);
-	if (!r)
-		r = trace_blocks_room(&w->blocks); /* may reset last.sample_ns */
-	if (r)
-		return r;
-	struct out o = trace_blocks_record(&w->blocks);
-	out_b(&o, sample_flags(s, &refs));
-	out_u(&o, (uint64_t)refs.thread);
-	out_s(&o, (int64_t)(s->time_ns - w->blocks.last.sample_ns));
-	out_u(&o, s->weight);
-	for (size_t i = 0; i < 3; i++) {
-		int64_t ref = i == 0 ? refs.op : i == 1 ? refs.python : refs.native;
-		if (ref >= 0)
-			out_u(&o, (uint64_t)ref);
-	}
-	trace_blocks_seal(&w->blocks, TRACE_SAMPLE, o.p);
-	w->blocks.last.sample_ns = s->time_ns;
-	return trace_blocks_room(&w->blocks);
-}
-
-int trace_file_sample(struct trace_file *w, const struct sample *s)
-{
-	return w->blocks.failed ? 0 : checked(w, write_sample(w, s));
+	return trace_file_checked(w, trace_file_record(w, TRACE_BUILD, buf, (size_t)(o.p - buf)));
 }
 
 int trace_file_target(struct trace_file *w, const struct trace_target *t)
@@ -479,13 +103,14 @@ int trace_file_target(struct trace_file *w, const struct trace_target *t)
 	enum { EACH_MAX = 8192 };
 	if (w->blocks.failed)
 		return 0;
-	struct out o = {.p = w->scratch, .end = w->scratch + SCRATCH};
+	struct out o = {.p = w->scratch, .end = w->scratch + TRACE_RECORD_MAX};
 	out_s(&o, t->pid);
 	out_s(&o, t->start_ns);
 	for (size_t i = 0; i < sizeof(strings) / sizeof(strings[0]); i++)
 		out_str(&o, strings[i] ? strings[i] : "",
 			strings[i] ? strnlen(strings[i], EACH_MAX) : 0);
-	return checked(w, write_record(w, TRACE_TARGET, w->scratch, (size_t)(o.p - w->scratch)));
+	return trace_file_checked(
+	    w, trace_file_record(w, TRACE_TARGET, w->scratch, (size_t)(o.p - w->scratch)));
 }
 
 int trace_file_process(struct trace_file *w, const struct trace_process *p)
@@ -503,7 +128,7 @@ int trace_file_process(struct trace_file *w, const struct trace_process *p)
 	out_u(&o, (uint64_t)r->node + 1);
 	out_u(&o, (uint64_t)r->restarts + 1);
 	out_str(&o, r->host, strnlen(r->host, sizeof(r->host) - 1));
-	return checked(w, write_record(w, TRACE_PROCESS, buf, (size_t)(o.p - buf)));
+	return trace_file_checked(w, trace_file_record(w, TRACE_PROCESS, buf, (size_t)(o.p - buf)));
 }
 
 int trace_file_thread(struct trace_file *w, int32_t pid, int32_t tid, const char *name)
@@ -511,7 +136,7 @@ int trace_file_thread(struct trace_file *w, int32_t pid, int32_t tid, const char
 	if (w->blocks.failed)
 		return 0;
 	int64_t id = trace_ids_thread(&w->ids, pid, tid, name);
-	return id < 0 ? checked(w, (int)id) : 0;
+	return id < 0 ? trace_file_checked(w, (int)id) : 0;
 }
 
 int trace_file_stats(struct trace_file *w, const struct trace_stats *s)
@@ -529,7 +154,7 @@ int trace_file_stats(struct trace_file *w, const struct trace_stats *s)
 	out_s(&o, s->slowdown);
 	out_u(&o, s->slowdown_error);
 	out_u(&o, s->turns_ops);
-	return checked(w, write_record(w, TRACE_STATS, buf, (size_t)(o.p - buf)));
+	return trace_file_checked(w, trace_file_record(w, TRACE_STATS, buf, (size_t)(o.p - buf)));
 }
 
 void trace_file_forget(struct trace_file *w)
@@ -568,7 +193,7 @@ static int write_end(struct trace_file *w)
 	struct out o = {.p = buf, .end = buf + sizeof(buf)};
 	out_u(&o, w->nevents);
 	out_u(&o, w->nlost);
-	return write_record(w, TRACE_END, buf, (size_t)(o.p - buf));
+	return trace_file_record(w, TRACE_END, buf, (size_t)(o.p - buf));
 }
 
 int trace_file_close(struct trace_file *w, bool clean)
@@ -590,7 +215,7 @@ int trace_file_close(struct trace_file *w, bool clean)
 int trace_file_open(const char *path, struct trace_file **out, struct err *e)
 {
 	struct trace_file *w = calloc(1, sizeof(*w));
-	uint8_t *scratch = malloc(SCRATCH);
+	uint8_t *scratch = malloc(TRACE_RECORD_MAX);
 	int r = w && scratch ? trace_blocks_open(&w->blocks, path, e)
 			     : err_set(e, -ENOMEM, "no memory to write %s", path);
 	if (r) {
@@ -599,8 +224,10 @@ int trace_file_open(const char *path, struct trace_file **out, struct err *e)
 		return r;
 	}
 	w->scratch = scratch;
-	w->ids = (struct trace_ids){
-	    .record = write_record, .arg = w, .scratch = scratch, .scratch_size = SCRATCH};
+	w->ids = (struct trace_ids){.record = trace_file_record,
+				    .arg = w,
+				    .scratch = scratch,
+				    .scratch_size = TRACE_RECORD_MAX};
 	*out = w;
 	return 0;
 }

@@ -1,7 +1,6 @@
-#include "perf/trace/trace_read.h"
-
+/* What of a trace is asked for: the options of a choice, a first pass for those that need one, and
+ * then item by item. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/arena.h"
@@ -425,54 +424,12 @@ const struct when_counts *trace_query_counts(const struct trace_query *q)
 	return trace_choice_of_calls(&q->opts.choice) ? &q->counts : NULL;
 }
 
-static void print_counts(const struct trace_query *q, unsigned say)
+const char *trace_query_path(const struct trace_query *q)
 {
-	char text[160];
-	uint64_t summed = say & TRACE_SAY_SUMMED     ? q->sums_left_out + q->summed
-			  : say & TRACE_SAY_LEFT_OUT ? q->sums_left_out
-						     : 0;
-	if (summed)
-		fprintf(stderr,
-			"ditrace: %s, of which the recording has sums only, left out; ditrace "
-			"report counts them\n",
-			text_counted(text, sizeof(text), summed, "op"));
-	if (say & TRACE_SAY_LEFT_OUT && trace_choice_of_calls(&q->opts.choice))
-		fprintf(stderr, "ditrace: %s\n", when_counts_text(text, sizeof(text), &q->counts));
-	if (say & TRACE_SAY_LOST && q->lost)
-		fprintf(stderr, "ditrace: %s lost while recording\n",
-			text_counted(text, sizeof(text), q->lost, "event"));
-	if (say & TRACE_SAY_LOST && q->activities_lost)
-		fprintf(stderr, "ditrace: %s %s of devices lost while recording\n",
-			text_count(text, sizeof(text), q->activities_lost),
-			q->activities_lost == 1 ? "activity" : "activities");
+	return q->path;
 }
 
-static void print_clocks(const struct trace_query *q)
+const struct trace_clock *trace_query_clock(const struct trace_query *q, size_t i)
 {
-	char text[TRACE_CLOCK_TEXT_MAX];
-	const struct trace_clock *c;
-	for (size_t i = 0; q->set && (c = trace_set_clock(q->set, i)); i++) {
-		fputs("ditrace: ", stderr);
-		text_print_safe(stderr, trace_clock_text(text, sizeof(text), c));
-		putc('\n', stderr);
-	}
-}
-
-int trace_query_end(struct trace_query *q, unsigned say, int code, const struct err *e)
-{
-	fflush(stdout);
-	if (q)
-		print_counts(q, say);
-	if (q && say & TRACE_SAY_CLOCKS)
-		print_clocks(q);
-	if (code == -EAGAIN) {
-		fputs("ditrace: ", stderr);
-		text_print_safe(stderr, q->path);
-		fputs(" is still being written: this is what it holds so far\n", stderr);
-	} else if (code) {
-		err_print(e);
-	}
-	if (q)
-		trace_query_close(q);
-	return code && code != -EAGAIN ? EXIT_FAILED : EXIT_GOOD;
+	return trace_set_clock(q->set, i);
 }

@@ -12,17 +12,13 @@
 
 struct member {
 	struct trace_set *set;
-	uint64_t number;
+	struct trace_source source;
 	struct trace_reader *reader; /* NULL: it could not be opened */
 	struct trace_order *order;   /* NULL: as recorded */
 	struct trace_item item;	     /* the next one, if `has` */
 	bool has, ended;
 	int end_code;
 	struct err end;
-	char host[sizeof(((struct process_rank *)NULL)->host)];
-	const struct trace_clock *clock; /* NULL: all members have one */
-	struct trace_process *processes;
-	size_t nprocesses, room;
 	struct trace_stats stats;
 	bool has_stats;
 };
@@ -36,103 +32,11 @@ struct trace_set {
 	size_t nclocks, told; /* told: how many of them, but the first, were returned */
 };
 
-/* Times of all members are as of the first clock. */
-static void put_time(const struct member *m, uint64_t *ns)
-{
-	if (m->clock && *ns)
-		*ns = trace_clock_time(m->clock, *ns);
-}
-
-static uint32_t rank1_of(const struct member *m, int32_t pid)
-{
-	for (size_t i = m->nprocesses; i-- > 0;)
-		if (m->processes[i].pid == pid)
-			return (uint32_t)(m->processes[i].rank.rank + 1);
-	return 0;
-}
-
-/* Ids are unique within a file. */
-static uint64_t unique_id(const struct member *m, uint64_t id)
-{
-	return id ? id * m->set->n + m->number : 0;
-}
-
-static void finish_event(const struct member *m, struct op_event *ev)
-{
-	ev->rank1 = rank1_of(m, ev->pid);
-	if (m->set->n == 1)
-		return;
-	ev->id = unique_id(m, ev->id);
-	ev->parent = unique_id(m, ev->parent);
-	ev->forward_id = unique_id(m, ev->forward_id);
-	put_time(m, &ev->start_ns);
-	put_time(m, &ev->end_ns);
-}
-
-static int finish_process(struct member *m, const struct trace_process *p)
-{
-	if (!m->host[0])
-		memcpy(m->host, p->rank.host, sizeof(m->host));
-	if (array_grow(&m->processes, &m->room, m->nprocesses + 1, sizeof(*m->processes)))
-		return -ENOMEM;
-	m->processes[m->nprocesses++] = *p;
-	return 0;
-}
-
-static void finish_sum(const struct member *m, struct op_event *of)
-{
-	of->rank1 = rank1_of(m, of->pid);
-	put_time(m, &of->start_ns);
-	put_time(m, &of->end_ns);
-}
-
-static void finish_activity(const struct member *m, struct activity *a)
-{
-	finish_sum(m, &a->of);
-	a->of.id = unique_id(m, a->of.id);
-	put_time(m, &a->launched_ns);
-}
-
-/* Fill in what is not known from the record alone. 0 or -ENOMEM. */
-static int finish_item(struct member *m, struct trace_item *item)
-{
-	switch (item->type) {
-	case TRACE_EVENT:
-		finish_event(m, &item->event);
-		return 0;
-	case TRACE_SUM:
-		finish_sum(m, &item->sum.of);
-		return 0;
-	case TRACE_ACTIVITY:
-		finish_activity(m, &item->activity);
-		return 0;
-	case TRACE_DONE:
-		put_time(m, &item->done.ns);
-		item->rank1 = rank1_of(m, item->done.pid);
-		return 0;
-	case TRACE_MEMORY:
-		finish_sum(m, &item->memory.of);
-		item->memory.of.id = unique_id(m, item->memory.of.id);
-		return 0;
-	case TRACE_SAMPLE:
-		item->sample.rank1 = rank1_of(m, item->sample.pid);
-		put_time(m, &item->sample.time_ns);
-		return 0;
-	case TRACE_TARGET:
-		item->target.rank1 = item->rank1 = rank1_of(m, item->target.pid);
-		return 0;
-	case TRACE_PROCESS:
-		return finish_process(m, &item->process);
-	default:
-		return 0;
-	}
-}
-
 static int tap(void *arg, const struct trace_item *item)
 {
 	struct member *m = arg;
 	struct trace_item seen = *item;
-	int r = finish_item(m, &seen);
+	int r = trace_source_finish(&m->source, &seen);
 	return r ? r : m->set->opts.tap(m->set->opts.tap_arg, &seen);
 }
 
@@ -157,7 +61,7 @@ static int advance(struct member *m)
 	/* With a tap its processes are known already. */
 	return m->item.type == TRACE_PROCESS && m->set->opts.tap && m->order
 		   ? 0
-		   : finish_item(m, &m->item);
+		   : trace_source_finish(&m->source, &m->item);
 }
 
 /* When an item is due; items without a time at once. */
@@ -231,7 +135,7 @@ static int next_of_one(struct member *m, struct trace_item *item, struct err *e)
 	bool tapped = m->order && m->set->opts.tap;
 	if (n <= 0 || (tapped && item->type == TRACE_PROCESS))
 		return n;
-	int r = finish_item(m, item);
+	int r = trace_source_finish(&m->source, item);
 	return r ? err_set(e, r, "no memory to read a trace") : n;
 }
 
@@ -283,7 +187,7 @@ const struct trace_clock *trace_set_clock(const struct trace_set *s, size_t i)
 static uint64_t origin_of(const struct member *m)
 {
 	uint64_t ns = trace_reader_origin(m->reader);
-	put_time(m, &ns);
+	trace_source_time(&m->source, &ns);
 	return ns;
 }
 
@@ -326,7 +230,7 @@ void trace_set_close(struct trace_set *s)
 	for (size_t i = 0; i < s->n; i++) {
 		trace_order_free(s->members[i].order);
 		trace_reader_close(s->members[i].reader);
-		free(s->members[i].processes);
+		free(s->members[i].source.processes);
 	}
 	free(s->clocks);
 	free(s->members);
@@ -340,7 +244,7 @@ static int add_member(struct trace_set *s, const char *path, int *code, struct e
 	if (array_grow(&s->members, &s->room, s->n + 1, sizeof(*s->members)))
 		return err_set(e, -ENOMEM, "no memory to read %s", path);
 	struct member *m = &s->members[s->n];
-	*m = (struct member){.number = s->n};
+	*m = (struct member){.source.number = s->n};
 	s->n++;
 	int r = trace_reader_open(path, &m->reader, &why);
 	m->ended = r;
@@ -423,9 +327,9 @@ static int find_clocks(struct trace_set *s)
 		if (m->reader)
 			files[n++] = (struct clock_source){
 			    .path = trace_reader_path(m->reader),
-			    .host = m->host,
+			    .host = m->source.host,
 			    .id = trace_reader_clock(m->reader),
-			    .rank = m->nprocesses ? m->processes[0].rank.rank : -1,
+			    .rank = m->source.nprocesses ? m->source.processes[0].rank.rank : -1,
 			    .origin_ns = trace_reader_origin(m->reader),
 			    .begun_ns = trace_reader_begun(m->reader)};
 	}
@@ -433,7 +337,7 @@ static int find_clocks(struct trace_set *s)
 	s->nclocks = s->clocks ? nclocks : 0;
 	for (size_t i = 0, k = 0; i < s->n && s->clocks; i++)
 		if (s->members[i].reader)
-			s->members[i].clock = &s->clocks[files[k++].clock];
+			s->members[i].source.clock = &s->clocks[files[k++].clock];
 	free(files);
 	return r;
 }
@@ -445,6 +349,7 @@ static int begin_members(struct trace_set *s, struct err *e)
 	for (size_t i = 0; i < s->n; i++) {
 		struct member *m = &s->members[i];
 		m->set = s;
+		m->source.nfiles = s->n;
 		if (!m->reader)
 			continue;
 		trace_reader_number_ids(m->reader, (uint32_t)i, (uint32_t)s->n);

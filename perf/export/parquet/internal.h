@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/err.h"
 
@@ -21,6 +22,24 @@ struct parquet_table {
 	const char *name;
 	const struct parquet_column *columns; /* up to one without a name */
 };
+
+/* The Python that writes (parquet_python.c). */
+struct parquet_python {
+	const char *python;
+	pid_t pid;
+	int talk;	   /* a socket */
+	struct err failed; /* the first failure; code 0: none */
+};
+
+/* Start p->python. 0, or -errno with *e. */
+int parquet_python_start(struct parquet_python *p, struct err *e);
+
+/* Send the bytes, and with the first of them a descriptor, unless that is -1. After a failure it
+ * does nothing. 0, or that failure. */
+int parquet_python_send(struct parquet_python *p, const void *bytes, size_t len, int fd);
+
+/* Hear that it has completed the files, or fail. */
+void parquet_python_end(struct parquet_python *p);
 
 /* The Python and the files that it writes. */
 struct parquet_out;

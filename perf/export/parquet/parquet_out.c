@@ -26,11 +26,6 @@
 #include "base/text.h"
 #include "perf/export/parquet/internal.h"
 
-extern char **environ;
-extern const char _binary_writer_py_start[], _binary_writer_py_end[];
-
-enum { FD_PROGRAM = 10, FD_TALK };
-
 /* Rows of a file that become a row group; of all files that wait; bytes of texts of a file. */
 enum { GROUP_ROWS = 1 << 17, WAITING_ROWS = 1 << 20, TEXT_BYTES = 64 << 20 };
 
@@ -58,83 +53,18 @@ struct parquet_file {
 };
 
 struct parquet_out {
-	const char *python;
-	pid_t pid;
-	int talk;
+	struct parquet_python to;
 	struct parquet_file **files;
 	size_t nfiles, files_room;
 	uint64_t waiting; /* rows */
 	int64_t *column;  /* one, as it is sent */
 	size_t column_room;
-	struct err failed; /* the first failure; code 0: none */
 };
 
 static int fail(struct parquet_out *o, int code, const char *what)
 {
-	return o->failed.code ? o->failed.code
-			      : err_set(&o->failed, code, "%s: %s", what, strerror(-code));
-}
-
-/* What the Python has to say; "" if it has gone without a word. */
-static const char *hear(struct parquet_out *o, char *out, size_t size)
-{
-	size_t len = 0;
-	ssize_t n;
-	while (len < size - 1 &&
-	       ((n = recv(o->talk, out + len, size - 1 - len, 0)) > 0 || (n < 0 && errno == EINTR)))
-		len += n > 0 ? (size_t)n : 0;
-	out[len] = '\0';
-	return out;
-}
-
-static int fail_by_python(struct parquet_out *o, const char *why)
-{
-	if (o->failed.code)
-		return o->failed.code;
-	err_set(&o->failed, -EIO, "%s: %s", o->python,
-		*why ? why : "it ended while it wrote Parquet");
-	return err_hint(&o->failed,
-			"see whether there is room, and whether its pyarrow works: %s -c 'import "
-			"pyarrow.parquet'",
-			o->python);
-}
-
-static void hear_end(struct parquet_out *o)
-{
-	char answer[512];
-	if (strcmp(hear(o, answer, sizeof(answer)), "ok") != 0)
-		fail_by_python(o, answer);
-}
-
-/* Send the bytes, and with the first of them a descriptor, unless that is -1. */
-static int send_all(struct parquet_out *o, const void *bytes, size_t len, int fd)
-{
-	char control[CMSG_SPACE(sizeof(int))] = {0};
-	const char *p = bytes;
-	while (len && !o->failed.code) {
-		struct iovec part = {.iov_base = (void *)p, .iov_len = len};
-		struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1};
-		if (fd >= 0) {
-			m.msg_control = control;
-			m.msg_controllen = sizeof(control);
-			struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-			*c = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(int)),
-					      .cmsg_level = SOL_SOCKET,
-					      .cmsg_type = SCM_RIGHTS};
-			memcpy(CMSG_DATA(c), &fd, sizeof(fd));
-		}
-		ssize_t n = sendmsg(o->talk, &m, MSG_NOSIGNAL);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0) {
-			char why[512];
-			return fail_by_python(o, hear(o, why, sizeof(why)));
-		}
-		fd = -1;
-		p += n;
-		len -= (size_t)n;
-	}
-	return o->failed.code;
+	return o->to.failed.code ? o->to.failed.code
+				 : err_set(&o->to.failed, code, "%s: %s", what, strerror(-code));
 }
 
 static size_t padded(size_t n)
@@ -145,8 +75,8 @@ static size_t padded(size_t n)
 static void send_padded(struct parquet_out *o, const void *bytes, size_t len)
 {
 	static const char zeros[8];
-	send_all(o, bytes, len, -1);
-	send_all(o, zeros, padded(len) - len, -1);
+	parquet_python_send(&o->to, bytes, len, -1);
+	parquet_python_send(&o->to, zeros, padded(len) - len, -1);
 }
 
 static void send_column(struct parquet_file *f, size_t column)
@@ -164,14 +94,14 @@ static void send_column(struct parquet_file *f, size_t column)
 		o->column[i] = f->values[at];
 		bitmap[i / 8] |= (uint8_t)(f->known[at] << i % 8);
 	}
-	send_all(o, o->column, f->rows * sizeof(*o->column) + bits, -1);
+	parquet_python_send(&o->to, o->column, f->rows * sizeof(*o->column) + bits, -1);
 }
 
 static void send_texts(struct parquet_file *f)
 {
 	int64_t n = f->texts.used;
 	int32_t none = 0;
-	send_all(f->out, &n, sizeof(n), -1);
+	parquet_python_send(&f->out->to, &n, sizeof(n), -1);
 	send_padded(f->out, n ? f->starts : &none, ((size_t)n + 1) * sizeof(int32_t));
 	send_padded(f->out, f->bytes, f->nbytes);
 }
@@ -185,7 +115,7 @@ static void send_rows(struct parquet_file *f)
 	    .kind = ROWS, .file = f->number, .rows = f->rows, .size = f->ncolumns * column + texts};
 	if (!f->rows)
 		return;
-	send_all(f->out, &m, sizeof(m), -1);
+	parquet_python_send(&f->out->to, &m, sizeof(m), -1);
 	for (size_t i = 0; i < f->ncolumns; i++)
 		send_column(f, i);
 	send_texts(f);
@@ -204,72 +134,18 @@ static void send_fullest(struct parquet_out *o)
 	send_rows(most);
 }
 
-static int spawn(struct parquet_out *o, int program, int talk)
-{
-	char path[32], number[16];
-	char *argv[] = {(char *)o->python, "-W", "ignore", path, number, NULL};
-	posix_spawn_file_actions_t actions;
-	posix_spawnattr_t attr;
-	sigset_t interrupt;
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", FD_PROGRAM);
-	snprintf(number, sizeof(number), "%d", FD_TALK);
-	/* It ends when the socket is closed: Ctrl-C is for ditrace. */
-	sigemptyset(&interrupt);
-	sigaddset(&interrupt, SIGINT);
-	posix_spawnattr_init(&attr);
-	posix_spawnattr_setsigmask(&attr, &interrupt);
-	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK);
-	posix_spawn_file_actions_init(&actions);
-	posix_spawn_file_actions_adddup2(&actions, program, FD_PROGRAM);
-	posix_spawn_file_actions_adddup2(&actions, talk, FD_TALK);
-	posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
-	posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-	int r = posix_spawnp(&o->pid, o->python, &actions, &attr, argv, environ);
-	posix_spawn_file_actions_destroy(&actions);
-	posix_spawnattr_destroy(&attr);
-	return -r;
-}
-
-/* Above the numbers that the program gets, so that none is overwritten before it is copied. */
-static int high(int fd)
-{
-	int copy = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, FD_TALK + 1) : fd;
-	if (fd >= 0)
-		close(fd);
-	return copy;
-}
-
-static int start(struct parquet_out *o, struct err *e)
-{
-	int ends[2];
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
-		return err_set(e, -errno, "cannot make a socket: %s", strerror(errno));
-	int theirs = high(ends[1]),
-	    program = high(python_program(_binary_writer_py_start, _binary_writer_py_end));
-	o->talk = ends[0];
-	int r = theirs < 0 || program < 0 ? -EMFILE : spawn(o, program, theirs);
-	if (theirs >= 0)
-		close(theirs);
-	if (program >= 0)
-		close(program);
-	if (!r)
-		return 0;
-	err_set(e, r, "cannot start %s: %s", o->python, strerror(-r));
-	return err_hint(e, "name an interpreter that has pyarrow: --python PATH");
-}
-
 int parquet_out_open(const char *python, struct parquet_out **out, struct err *e)
 {
 	struct parquet_out *o = calloc(1, sizeof(*o));
 	if (!o)
 		return err_set(e, -ENOMEM, "no memory");
-	o->python = python;
-	o->talk = -1;
-	int r = start(o, e);
+	o->to.python = python;
+	o->to.talk = -1;
+	int r = parquet_python_start(&o->to, e);
 	if (!r)
 		*out = o;
-	else if (o->talk >= 0)
-		close(o->talk);
+	else if (o->to.talk >= 0)
+		close(o->to.talk);
 	if (r)
 		free(o);
 	return r;
@@ -296,18 +172,18 @@ static void send_open(struct parquet_file *f)
 		    (size_t)snprintf(text + len, sizeof(text) - len, "%s %s\n",
 				     f->table->columns[i].name, types[f->table->columns[i].type]);
 	const struct message m = {.kind = OPEN, .file = f->number, .size = len};
-	send_all(f->out, &m, sizeof(m), f->made.fd);
-	send_all(f->out, text, len, -1);
+	parquet_python_send(&f->out->to, &m, sizeof(m), f->made.fd);
+	parquet_python_send(&f->out->to, text, len, -1);
 }
 
 struct parquet_file *parquet_file_open(struct parquet_out *o, const char *path,
 				       const struct parquet_table *t)
 {
 	struct parquet_file *f = calloc(1, sizeof(*f));
-	if (o->failed.code || !f || !(f->path = strdup(path)) ||
+	if (o->to.failed.code || !f || !(f->path = strdup(path)) ||
 	    array_grow(&o->files, &o->files_room, o->nfiles + 1, sizeof(struct parquet_file *))) {
 		fail(o, -ENOMEM, "cannot write Parquet");
-	} else if (!new_file_open(&f->made, path, 0, &o->failed)) {
+	} else if (!new_file_open(&f->made, path, 0, &o->to.failed)) {
 		f->out = o;
 		f->table = t;
 		f->number = (uint32_t)o->nfiles;
@@ -383,7 +259,7 @@ void parquet_row_end(struct parquet_file *f)
 {
 	struct parquet_out *o = f->out;
 	f->column = 0;
-	if (o->failed.code)
+	if (o->to.failed.code)
 		return;
 	f->rows++;
 	o->waiting++;
@@ -395,7 +271,7 @@ void parquet_row_end(struct parquet_file *f)
 
 int parquet_out_error(const struct parquet_out *o)
 {
-	return o->failed.code;
+	return o->to.failed.code;
 }
 
 static void complete(struct parquet_out *o)
@@ -403,17 +279,17 @@ static void complete(struct parquet_out *o)
 	const struct message m = {.kind = END};
 	for (size_t i = 0; i < o->nfiles; i++)
 		send_rows(o->files[i]);
-	if (!send_all(o, &m, sizeof(m), -1))
-		hear_end(o);
+	if (!parquet_python_send(&o->to, &m, sizeof(m), -1))
+		parquet_python_end(&o->to);
 }
 
 /* A file cannot be taken back once it has its name, but then it is whole. */
 static void name_all(struct parquet_out *o)
 {
 	for (size_t i = 0; i < o->nfiles; i++) {
-		int r = o->failed.code ? 0 : new_file_name(&o->files[i]->made);
+		int r = o->to.failed.code ? 0 : new_file_name(&o->files[i]->made);
 		if (r)
-			err_set(&o->failed, r, "cannot write %s: %s", o->files[i]->path,
+			err_set(&o->to.failed, r, "cannot write %s: %s", o->files[i]->path,
 				strerror(-r));
 		new_file_close(&o->files[i]->made);
 	}
@@ -421,16 +297,16 @@ static void name_all(struct parquet_out *o)
 
 int parquet_out_end(struct parquet_out *o, int r, struct err *e)
 {
-	if (!r && !o->failed.code)
+	if (!r && !o->to.failed.code)
 		complete(o);
-	if (r && !o->failed.code)
-		o->failed.code = r;
-	close(o->talk);
-	while (waitpid(o->pid, NULL, 0) < 0 && errno == EINTR)
+	if (r && !o->to.failed.code)
+		o->to.failed.code = r;
+	close(o->to.talk);
+	while (waitpid(o->to.pid, NULL, 0) < 0 && errno == EINTR)
 		;
 	name_all(o);
-	if (!r && o->failed.code) {
-		*e = o->failed;
+	if (!r && o->to.failed.code) {
+		*e = o->to.failed;
 		r = e->code;
 	}
 	for (size_t i = 0; i < o->nfiles; i++)

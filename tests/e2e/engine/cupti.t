@@ -39,7 +39,7 @@ devices() {
 		ok "each activity has its op, thread and phase" as_it_is
 	done
 	like "they are in the summary" "$T/err" '^cuda:0 was busy'
-	like "one whose time makes no sense is lost" "$T/err" '^ditrace: 1 activities of devices were lost'
+	like "one whose time makes no sense is lost" "$T/err" '^ditrace: 1 activity of a device was lost: '
 	ok "it is not recorded where it is not wanted" of_run_without --no-devices
 	ok "nor, by itself, where the device is in use already" of_run_without
 	like "which is said" "$T/err" 'times of devices in process [0-9]+ are not recorded: it uses one already'

@@ -529,6 +529,36 @@ static void memory_of_devices(void **state)
 	aggregate_free(a);
 }
 
+/* Of many ranks there is a line for their devices and one for their CPUs. */
+static void the_highest_peak_of_ranks(void **state)
+{
+	enum { CUDA = 1, RANKS = 8 };
+	(void)state;
+	struct aggregate *a = aggregate_new();
+	for (uint32_t i = 0; i < RANKS; i++) {
+		struct op_event of = sample_event(i + 1, 0, 0, 100, 100);
+		const uint64_t bytes = i == 5 ? 90 : 10 + i;
+		of.pid = 100 + (int32_t)i;
+		of.rank1 = i + 1;
+		memory_of(a, CUDA, of, false, 0x10, bytes, bytes);
+		memory(a, of, false, 0x10, 2 * i, 2 * i);
+	}
+	assert_int_equal(aggregate_end(a), 0);
+	struct report_opts opts = {.all_activities = true};
+	char *text = printed(a, &opts, report_print);
+	unsigned lines = 0;
+	for (const char *at = text; (at = strstr(at, "peak of memory")) != NULL; at++)
+		lines++;
+	assert_int_equal(lines, 2);
+	free(text);
+	says(a,
+	     "peak of memory on cuda:0: 90 B of up to 1.1 KiB that were reserved, rank 5, the "
+	     "highest of 8 processes\n",
+	     true);
+	says(a, "peak of memory on cpu: 14 B, rank 7, the highest of 8 processes\n", true);
+	aggregate_free(a);
+}
+
 static void called(struct aggregate *a, uint64_t id, uint16_t depth, uint64_t from, uint64_t to,
 		   const struct py_stack *stack)
 {
@@ -638,6 +668,7 @@ int main(void)
 	    cmocka_unit_test(no_events_no_table),
 	    cmocka_unit_test(the_peak_of_memory),
 	    cmocka_unit_test(memory_of_devices),
+	    cmocka_unit_test(the_highest_peak_of_ranks),
 	    cmocka_unit_test(memory_of_what_is_called),
 	};
 	return unit_run(tests, NULL, NULL);

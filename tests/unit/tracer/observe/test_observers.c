@@ -23,12 +23,12 @@ static void the_summary_has_devices(void **state)
 	a.of.start_ns = 1700;
 	a.of.end_ns = 1800;
 	o->on_activity(o, &a);
-	o->on_activities_lost(o, ev.pid, 2000, 3);
+	o->on_activities_lost(o, ev.pid, 2000, 1);
 	FILE *f = open_memstream(&text, &len);
 	o->summary(o, f, &opts);
 	fclose(f);
 	assert_non_null(strstr(text, "cuda:0 was busy at least 67 % of 600 ns"));
-	assert_non_null(strstr(text, "3 activities of devices were lost"));
+	assert_non_null(strstr(text, "1 activity of a device was lost: "));
 	assert_non_null(strstr(text, "Device % v"));
 	assert_non_null(strstr(text, "100.0%  400 ns"));
 	free(text);
