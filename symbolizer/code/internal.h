@@ -1,9 +1,12 @@
-/* State of the return-site analysis, shared by the search for exits and the facts about them; and
- * of the search for windows, which follows it. */
+/* What the files of this folder share: the decoder's parts, the state of the return-site analysis,
+ * and that of the search for windows, which follows it. */
 #ifndef SYMBOLIZER_CODE_INTERNAL_H
 #define SYMBOLIZER_CODE_INTERNAL_H
 
+#include <capstone/capstone.h>
+
 #include "symbolizer/code/cfg.h"
+#include "symbolizer/code/paths.h"
 #include "symbolizer/code/return_sites.h"
 
 struct return_sites_ctx {
@@ -104,5 +107,87 @@ int branches_check_handlers(struct branches *b, const struct code_window *window
  * `left` bytes at `code`: into *out, which is as for one without operands; `off` is not set. 0 or
  * -EILSEQ. */
 int evex_decode(const uint8_t *code, size_t left, struct arch_insn *out);
+
+/* effects_x86_64.c: what an instruction, as capstone decodes it, does to registers and memory. */
+
+/* Which general and SSE registers capstone's are. Free with free; NULL when out of memory. */
+struct effect_regs *effect_regs_new(void);
+
+/* Set what it writes and, if o->flow is ARCH_FLOW_NEXT, its effect with the operands. */
+void effect_set(const struct effect_regs *r, const cs_insn *c, struct arch_insn *o);
+
+/* Whether the instruction of capstone's number stores the low part of an SSE register. */
+bool effect_is_fp_store(unsigned id);
+
+/* cfg.c and cfg_blocks.c: a graph while it is made. */
+
+/* g->at, one word per byte of code: 1 + the index of the instruction that starts there, and whether
+ * a block starts there */
+#define CFG_AT_LEADER UINT32_C(0x80000000)
+#define CFG_AT_INDEX UINT32_C(0x7fffffff)
+
+/* Targets of the indirect jump that is instruction `insn`: g->entry[first .. first + n - 1]. */
+struct cfg_table {
+	uint32_t insn, first, n;
+};
+
+/* Make the array of `count` elements, of capacity *cap at least as many. 0 or -ENOMEM. */
+int cfg_resize(void *array, size_t count, size_t size);
+int cfg_fit(void *array, size_t *cap, size_t count, size_t size);
+
+/* Offset of an address, or of the byte after an instruction, in the pieces; UINT32_MAX: it is in
+ * neither. */
+uint32_t cfg_offset_of(const struct cfg *g, uint64_t addr);
+uint32_t cfg_next_of(const struct cfg *g, const struct arch_insn *i);
+
+/* Blocks, edges and dominators of the instructions that are decoded. 0 or -ENOMEM. */
+int cfg_link(struct cfg *g);
+
+/* paths_x86_64.c and path_values_x86_64.c: symbolic execution. */
+
+enum { PATH_REGS = 16, PATHS_PENDING = 32 };
+
+struct path_state {
+	uint32_t pc;
+	uint8_t nconds;
+	bool flags_known; /* the flags result from comparing flags_v with flags_imm */
+	uint64_t flags_imm;
+	struct sym flags_v;
+	struct sym reg[PATH_REGS]; /* by their numbers in instructions */
+	struct sym_cond conds[PATH_CONDS];
+};
+
+struct path_walk {
+	csh cs;
+	cs_insn *insn;
+	const uint8_t *code;
+	size_t len;
+	struct paths *out;
+	struct path_state now;
+	struct path_state pending[PATHS_PENDING];
+	unsigned npending;
+};
+
+/* Whether it is a pointer of which all bits are known. */
+bool path_is_whole(const struct sym *v);
+
+/* v + n. This and the others are unknown (all zero) where they cannot be expressed. */
+struct sym path_add(struct sym v, int64_t n);
+
+/* The address of a memory operand, if derived from the object. */
+struct sym path_address(const struct path_state *s, const x86_op_mem *m);
+
+/* What a memory operand holds: counts as read. */
+struct sym path_load(struct path_walk *w, const cs_x86_op *op);
+
+/* The value of a register or memory operand, truncated to the operand's size. */
+struct sym path_operand(struct path_walk *w, const cs_x86_op *op);
+
+/* Set the register operand `op`. A write of 1 or 2 bytes preserves the upper bits, so the value is
+ * known only if they are zero, as `keeps_rest` says. */
+void path_set_reg(struct path_walk *w, const cs_x86_op *op, struct sym v, bool keeps_rest);
+
+/* Forget all registers that the instruction writes. */
+void path_forget_written(struct path_walk *w);
 
 #endif

@@ -224,4 +224,85 @@ void decoder_drop_threads(struct decoder *d, int proc);
 const struct py_stack *decoder_frames(struct target *t, const struct item *i,
 				      const struct py_stack *around, uint64_t when);
 
+/* registry_read.c: an operator as the dispatcher of a live process has it. */
+
+struct operator_reader {
+	const struct mem *mem;
+	bool cow; /* see std_string_size */
+	struct rtti *rtti;
+	struct arena *arena;	/* holds what is read */
+	unsigned argument_size; /* sizeof(c10::Argument); 0: not known yet */
+	bool has_real_types;	/* c10::Argument has real_type_ */
+};
+
+struct operator_read {
+	struct schema_arg *args, *returns; /* types only */
+	int nargs, nreturns;
+};
+
+/* The name of the impl::OperatorEntry, or FunctionSchema, at `def`: "ns::op.overload". False: there
+ * is none. */
+bool operator_read_name(const struct operator_reader *g, uint64_t def,
+			char full[OPERATOR_NAME_MAX]);
+
+/* Read the schema of the live operator `full` at `def`. False: it was incomplete at some time. */
+bool operator_read(struct operator_reader *g, uint64_t def, const char *full,
+		   struct operator_read *out);
+
+/* decode_plain.c: values of known size. */
+
+static inline const uint8_t *item_bytes(const struct item *i)
+{
+	return (const uint8_t *)(i + 1);
+}
+
+static inline uint64_t plain_word(const uint8_t *p)
+{
+	uint64_t v;
+	memcpy(&v, p, sizeof(v));
+	return v;
+}
+
+static inline struct value value_none(void)
+{
+	return (struct value){.kind = VALUE_NONE};
+}
+
+static inline struct value value_int(int kind, int64_t v)
+{
+	return (struct value){.kind = (uint8_t)kind, .i = v};
+}
+
+/* A value of `base` from the bytes at `p`, at least 8, or 2 for a device. */
+struct value plain_value(uint8_t base, const uint8_t *p);
+
+/* What a c10::Scalar of a kind (VALUE_BOOL, VALUE_INT, VALUE_FLOAT) holds. */
+struct value plain_scalar(uint8_t kind, const uint8_t *v);
+
+/* plain_value for all types of known size, including those that need facts of the target. */
+struct value plain_of_type(const struct decode *d, uint8_t base, const uint8_t *p);
+
+/* A plain or optional value from its `len` bytes at `p`. */
+struct value plain_laid_out(const struct decode *d, const struct abi_value *v, const uint8_t *p,
+			    uint32_t len);
+
+/* backward.c: the stack of an op, and in the backward the line that it belongs to. */
+
+bool open_op_is_node(const struct open_op *o);
+
+/* Set the op's stack, and how many of its frames are the backward's own. `up`: the op around it, or
+ * NULL. */
+void open_op_set_stack(struct target *t, struct open_op *o, const struct open_op *up,
+		       const struct items *it, uint64_t when);
+
+/* In the backward: which line an op belongs to, or a node whose forward op is not known. Without
+ * frames of its own it has that of the op or node that encloses it, unless there is another call of
+ * the engine in between; or that of the node on whose results the engine works (`after`; NULL: on
+ * none). */
+void open_op_locate(struct open_op *o, const struct open_op *up, const struct after_node *after);
+
+/* In the backward although no node encloses it: the engine's own work between nodes, or of a node
+ * that was entered before the recording began. */
+bool open_op_is_of_engine(const struct open_op *o);
+
 #endif

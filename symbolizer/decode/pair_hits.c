@@ -101,117 +101,6 @@ static struct open_op *push_op(struct decoder *d, struct decoder_thread *t, cons
 	return o;
 }
 
-const struct py_stack *decoder_frames(struct target *t, const struct item *i,
-				      const struct py_stack *around, uint64_t when)
-{
-	const uint64_t(*frames)[3] = (const uint64_t(*)[3])(i + 1);
-	size_t n = i->len / STACK_FRAME_SIZE, own = i->aux >> STACK_OWN_SHIFT;
-	bool cut = i->aux & STACK_CUT;
-	return own ? py_stack_intern_backward(t->py, frames, n, own, around, cut, when)
-		   : py_stack_intern_at(t->py, frames, n, cut, when);
-}
-
-static bool is_node(const struct open_op *o)
-{
-	return o->probe->role == ROLE_NODE || o->probe->role == ROLE_PY_NODE ||
-	       o->probe->role == ROLE_NAMED_NODE;
-}
-
-/* The number of Python frames outside the backward's own; of a node, outside those of what it
- * calls.
- */
-static uint32_t frames_outside(const struct open_op *o)
-{
-	uint32_t depth = o->ev.stack ? o->ev.stack->depth : 0, own = is_node(o) ? 0 : o->own;
-	return depth > own ? depth - own : 0;
-}
-
-/* Whether an op with frames of its own, and that many outside, runs in the backward of the op or
- * node `up`, which encloses it; not if Python code in between has called the engine. */
-static bool is_backward_of(const struct open_op *up, uint32_t outside)
-{
-	return up && phase_is_backward(up->ev.phase) && frames_outside(up) == outside;
-}
-
-/* The stack of the forward op in whose backward `up` runs. */
-static const struct py_stack *forward_of(const struct open_op *up)
-{
-	return up->own && !is_node(up) ? up->ev.backward_of : up->ev.where_stack;
-}
-
-/* Set the op's stack, and how many of its frames are the backward's own. */
-static void set_stack(struct target *t, struct open_op *o, const struct open_op *up,
-		      const struct items *it, uint64_t when)
-{
-	const struct item *i = items_stack(it);
-	const struct py_stack *known, *around = NULL;
-	struct native_raw raw;
-	uint32_t unused;
-	const bool is_native = items_native(it, &raw) && target_callers(t);
-	if (is_native && raw.to_python)
-		o->ev.native = native_callers_stack(t->callers, &raw, &unused);
-	if (!i || !t->py || (i->aux & STACK_NONE)) {
-		if (is_native && !raw.to_python)
-			o->ev.stack = native_callers_stack(t->callers, &raw, &o->own);
-		return;
-	}
-	/* Same as the stack of the enclosing op; within a node, Python code of its backward has
-	 * called nothing yet. */
-	if (i->aux & STACK_SAME) {
-		o->ev.stack = up ? up->ev.stack : NULL;
-		o->own = up && !is_node(up) ? up->own : 0;
-		return;
-	}
-	o->own = i->aux >> STACK_OWN_SHIFT;
-	if (i->aux & STACK_KNOWN) {
-		o->ev.stack = (memcpy(&known, i + 1, sizeof(known)), known);
-		return;
-	}
-	if (is_backward_of(up, i->len / STACK_FRAME_SIZE - o->own))
-		around = forward_of(up);
-	o->ev.stack = decoder_frames(t, i, around, when);
-}
-
-/* The phase of an op that Python code of the backward calls. */
-static enum op_phase own_phase(const struct open_op *o)
-{
-	for (uint32_t i = 0; o->ev.stack && i < o->own && i < o->ev.stack->depth; i++)
-		if (py_frame_is_checkpoint(o->ev.stack->frames[i]))
-			return PHASE_RECOMPUTE;
-	return PHASE_BACKWARD;
-}
-
-/* In the backward: which line an op belongs to, or a node whose forward op is not known. Without
- * frames of its own it has that of the op or node that encloses it, unless there is another call of
- * the engine in between; or that of the node on whose results the engine works. */
-static void locate(struct open_op *o, const struct open_op *up, const struct after_node *after)
-{
-	bool is_inside = up && phase_is_backward(up->ev.phase);
-	o->ev.where_stack = NULL;
-	if (o->own && !is_node(o)) {
-		o->ev.where_stack = o->ev.stack;
-		o->ev.phase = (uint8_t)own_phase(o);
-		if (!is_backward_of(up, frames_outside(o)))
-			return;
-		o->ev.backward_of = forward_of(up);
-		o->ev.forward_id = up->ev.forward_id;
-	} else if (is_inside && up->ev.stack == o->ev.stack) {
-		o->ev.where_stack = up->ev.where_stack;
-		o->ev.backward_of = up->ev.backward_of;
-		o->ev.forward_id = up->ev.forward_id;
-	} else if (after && !is_node(o)) {
-		after_node_locate(after, &o->ev);
-	}
-}
-
-/* In the backward although no node encloses it: the engine's own work between nodes, or of a node
- * that was entered before the recording began. */
-static bool is_of_engine(const struct open_op *o)
-{
-	const struct py_stack *s = o->ev.stack;
-	return s && s->depth && py_frame_runs_backward(s->frames[0]);
-}
-
 static void on_entry(struct decoder *d, struct target *t, struct decoder_thread *th,
 		     const struct hit *h, const struct items *it)
 {
@@ -224,16 +113,16 @@ static void on_entry(struct decoder *d, struct target *t, struct decoder_thread 
 	}
 	o->probe = &t->ops->ops[h->op];
 	o->ev.op = target_identify(t, o->probe, it, &o->reg);
-	set_stack(t, o, up, it, h->ts);
+	open_op_set_stack(t, o, up, it, h->ts);
 	if (o->probe->role == ROLE_KERNEL)
 		o->ev.op = target_kernel(t, o->probe, o->ev.stack);
 	o->ev.where_stack = o->ev.phase == PHASE_COMPILE
 				? th->open[th->compilation.level]->ev.where_stack
 				: o->ev.stack;
-	if (o->ev.phase == PHASE_FORWARD && is_of_engine(o))
+	if (o->ev.phase == PHASE_FORWARD && open_op_is_of_engine(o))
 		o->ev.phase = PHASE_BACKWARD;
-	if (o->ev.phase == PHASE_BACKWARD && !(is_node(o) && open_op_tie(t, o, it)))
-		locate(o, up, h->flags & HIT_BACKWARD ? &th->after : NULL);
+	if (o->ev.phase == PHASE_BACKWARD && !(open_op_is_node(o) && open_op_tie(t, o, it)))
+		open_op_locate(o, up, h->flags & HIT_BACKWARD ? &th->after : NULL);
 	open_op_args(t, o, it, h->flags & HIT_LEAN);
 	if (d->start_fn)
 		d->start_fn(&o->ev, d->arg);
@@ -266,7 +155,7 @@ static void on_start(struct decoder *d, struct target *t, struct decoder_thread 
 	o->probe = &t->ops->ops[h->op];
 	o->reg = NULL;
 	o->ev.op = desc;
-	set_stack(t, o, up, it, h->ts);
+	open_op_set_stack(t, o, up, it, h->ts);
 	/* That of a backward runs in its node, and has no line of the user's. */
 	o->ev.where_stack =
 	    up && phase_is_backward(up->ev.phase) ? up->ev.where_stack : o->ev.stack;
@@ -338,7 +227,7 @@ static void on_exit_hit(struct decoder *d, struct target *t, struct decoder_thre
 	th->open[i - 1]->ev.held = h->flags & HIT_STOPPED;
 	th->open[i - 1]->ev.child_ns += inner_ns(it);
 	open_op_results(t, th->open[i - 1], it, h->flags & HIT_LEAN);
-	if (is_node(th->open[i - 1]))
+	if (open_op_is_node(th->open[i - 1]))
 		after_node_ended(&th->after, &th->open[i - 1]->ev);
 	close_op(d, th, h->ts, false);
 }
@@ -386,14 +275,14 @@ static void on_sum(struct decoder *d, struct target *t, const struct hit *h)
 	o.ev.tid = (int32_t)h->tid;
 	o.ev.start_ns = c.first_ns;
 	o.ev.end_ns = c.last_ns;
-	set_stack(t, &o, NULL, &it, h->ts);
+	open_op_set_stack(t, &o, NULL, &it, h->ts);
 	if (o.probe->role == ROLE_KERNEL)
 		o.ev.op = target_kernel(t, o.probe, o.ev.stack);
 	o.ev.where_stack = o.ev.stack;
-	if (o.ev.phase == PHASE_FORWARD && is_of_engine(&o))
+	if (o.ev.phase == PHASE_FORWARD && open_op_is_of_engine(&o))
 		o.ev.phase = PHASE_BACKWARD;
 	if (o.ev.phase == PHASE_BACKWARD)
-		locate(&o, NULL, NULL);
+		open_op_locate(&o, NULL, NULL);
 	const struct op_sum s = {
 	    .of = o.ev,
 	    .calls = c.calls,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "symbolizer/code/arch_x86_64.h"
+#include "symbolizer/ops/internal.h"
 
 enum { SLOT_NONE = 0xff, XMM_BASE = 0x80 };
 
@@ -11,21 +12,6 @@ enum { SLOT_NONE = 0xff, XMM_BASE = 0x80 };
 struct passed {
 	uint8_t loc[3];
 	bool ok;
-};
-
-struct assign {
-	unsigned gpr, xmm, stack;
-	bool hidden;
-};
-
-struct builder {
-	struct op_plan *plan;
-	struct assign at;
-	const struct func_facts *facts;
-	bool late; /* the entry probe is at facts->late */
-	/* Exit reads, collected separately: they follow all entry reads. */
-	struct probe_read exit[PLAN_READS];
-	unsigned nexit;
 };
 
 /* Eightbytes of a parameter: 'I' an integer register, 'S' an SSE register; 'M': three words in
@@ -63,7 +49,7 @@ static const char *classes_of(const struct cxx_param *p)
 	}
 }
 
-static struct passed pass(struct assign *s, const char *classes)
+static struct passed pass(struct abi_assign *s, const char *classes)
 {
 	struct passed p = {.loc = {LOC_NONE, LOC_NONE, LOC_NONE}, .ok = true};
 	unsigned gprs = 0, xmms = 0, words = 0;
@@ -92,7 +78,7 @@ static struct passed pass(struct assign *s, const char *classes)
 	return p;
 }
 
-static uint8_t add_entry(struct builder *b, struct probe_read r)
+static uint8_t add_entry(struct abi_builder *b, struct probe_read r)
 {
 	if (b->plan->nentry + b->nexit >= PLAN_READS)
 		return ABI_NO_READ;
@@ -100,23 +86,15 @@ static uint8_t add_entry(struct builder *b, struct probe_read r)
 	return b->plan->nentry++;
 }
 
-static uint8_t add_exit(struct builder *b, struct probe_read r)
-{
-	if (b->plan->nentry + b->nexit >= PLAN_READS)
-		return ABI_NO_READ;
-	b->exit[b->nexit] = r;
-	return (uint8_t)b->nexit++;
-}
-
-static struct abi_value unknown(const char *why)
+struct abi_value abi_unknown(const char *why)
 {
 	return (struct abi_value){.how = ABI_UNKNOWN, .read = ABI_NO_READ, .why = why};
 }
 
-static struct abi_value known(const struct cxx_param *p, uint8_t how, uint8_t read)
+struct abi_value abi_known(const struct cxx_param *p, uint8_t how, uint8_t read)
 {
 	if (read == ABI_NO_READ)
-		return unknown("too many arguments");
+		return abi_unknown("too many arguments");
 	return (struct abi_value){
 	    .how = how,
 	    .base = p->base,
@@ -161,7 +139,7 @@ static uint8_t element_size(const struct cxx_param *p)
 }
 
 /* The spill slot of that SSE argument register; NULL: unknown. */
-static const struct fp_slot *fp_slot_of(const struct builder *b, unsigned xmm)
+static const struct fp_slot *fp_slot_of(const struct abi_builder *b, unsigned xmm)
 {
 	const struct fp_slot *s = &b->facts->late.xmm[xmm];
 	bool good = b->late && s->known && s->sp_off >= INT16_MIN && s->sp_off <= INT16_MAX;
@@ -169,7 +147,7 @@ static const struct fp_slot *fp_slot_of(const struct builder *b, unsigned xmm)
 }
 
 /* Plan a double, which may be in an SSE register. */
-static struct abi_value plan_double(struct builder *b, const struct cxx_param *p,
+static struct abi_value plan_double(struct abi_builder *b, const struct cxx_param *p,
 				    const struct passed *at)
 {
 	unsigned vi = p->optional && !p->std_optional ? 1 : 0;
@@ -180,21 +158,21 @@ static struct abi_value plan_double(struct builder *b, const struct cxx_param *p
 	} else if (loc >= XMM_BASE) {
 		const struct fp_slot *s = fp_slot_of(b, loc - XMM_BASE);
 		if (!s)
-			return unknown(
+			return abi_unknown(
 			    "passed in an SSE register that the code does not spill to memory");
 		r = (struct probe_read){.kind = READ_SLOT, .off = (int16_t)s->sp_off};
 	}
-	struct abi_value v = known(p, p->optional ? ABI_WORDS : ABI_WORD, add_entry(b, r));
+	struct abi_value v = abi_known(p, p->optional ? ABI_WORDS : ABI_WORD, add_entry(b, r));
 	if (p->optional && v.how != ABI_UNKNOWN) {
 		v.flag_read =
 		    add_entry(b, (struct probe_read){.kind = READ_WORD, .a = at->loc[!vi]});
 		if (v.flag_read == ABI_NO_READ)
-			return unknown("too many arguments");
+			return abi_unknown("too many arguments");
 	}
 	return v;
 }
 
-static struct abi_value plan_array(struct builder *b, const struct cxx_param *p,
+static struct abi_value plan_array(struct abi_builder *b, const struct cxx_param *p,
 				   const struct passed *at)
 {
 	struct probe_read r = {.kind = READ_ARRAY,
@@ -204,36 +182,36 @@ static struct abi_value plan_array(struct builder *b, const struct cxx_param *p,
 			       .size = element_size(p)};
 	if (p->base == CXX_TENSOR && !p->elem_optional) {
 		if (p->optional)
-			return unknown("an optional list of tensors");
+			return abi_unknown("an optional list of tensors");
 		r.kind = READ_TENSORS;
-		return known(p, ABI_TENSORS, add_entry(b, r));
+		return abi_known(p, ABI_TENSORS, add_entry(b, r));
 	}
 	if (!r.size)
-		return unknown("a list of a C++ type ditrace does not know");
+		return abi_unknown("a list of a C++ type ditrace does not know");
 	if (p->optional && p->std_optional)
 		r.c = at->loc[2];
-	return known(p, ABI_ARRAY, add_entry(b, r));
+	return abi_known(p, ABI_ARRAY, add_entry(b, r));
 }
 
 /* std::string_view is {length, pointer} (libstdc++, string_view), c10's {pointer, length}; an
  * optional has its flag after (std) or before (c10) the value. */
-static struct abi_value plan_string(struct builder *b, const struct cxx_param *p,
+static struct abi_value plan_string(struct abi_builder *b, const struct cxx_param *p,
 				    const struct passed *at)
 {
 	struct probe_read r = {.kind = READ_ARRAY, .c = LOC_NONE, .size = 1};
 	if (p->optional && !p->std_optional) {
 		r.a = at->loc[0];
 		r.deref = 1;
-		return known(p, ABI_STRING, add_entry(b, r));
+		return abi_known(p, ABI_STRING, add_entry(b, r));
 	}
 	r.a = at->loc[p->std_view ? 1 : 0];
 	r.b = at->loc[p->std_view ? 0 : 1];
 	if (p->optional)
 		r.c = at->loc[2];
-	return known(p, ABI_STRING, add_entry(b, r));
+	return abi_known(p, ABI_STRING, add_entry(b, r));
 }
 
-static struct abi_value plan_memory(struct builder *b, const struct cxx_param *p, uint8_t loc)
+static struct abi_value plan_memory(struct abi_builder *b, const struct cxx_param *p, uint8_t loc)
 {
 	struct probe_read r = {.kind = READ_MEM, .a = loc, .size = 8};
 	if (p->base == CXX_SCALAR)
@@ -242,10 +220,10 @@ static struct abi_value plan_memory(struct builder *b, const struct cxx_param *p
 		r.size = !p->optional ? 32 : p->std_optional ? 40 : 48;
 	else if (p->optional)
 		r.size = 16;
-	return known(p, ABI_BYTES, add_entry(b, r));
+	return abi_known(p, ABI_BYTES, add_entry(b, r));
 }
 
-static struct abi_value plan_tensor(struct builder *b, const struct cxx_param *p, uint8_t loc)
+static struct abi_value plan_tensor(struct abi_builder *b, const struct cxx_param *p, uint8_t loc)
 {
 	struct probe_read r = {.kind = READ_TENSOR, .a = loc};
 	if (p->optional) {
@@ -253,37 +231,40 @@ static struct abi_value plan_tensor(struct builder *b, const struct cxx_param *p
 		r.off = p->std_optional ? 0 : 8;
 		r.size = p->std_optional ? 8 : 0;
 	}
-	return known(p, ABI_TENSOR, add_entry(b, r));
+	return abi_known(p, ABI_TENSOR, add_entry(b, r));
 }
 
-static struct abi_value plan_words(struct builder *b, const struct cxx_param *p,
+static struct abi_value plan_words(struct abi_builder *b, const struct cxx_param *p,
 				   const struct passed *at)
 {
 	unsigned vi = p->std_optional ? 0 : 1;
-	struct abi_value v = known(
+	struct abi_value v = abi_known(
 	    p, ABI_WORDS, add_entry(b, (struct probe_read){.kind = READ_WORD, .a = at->loc[vi]}));
 	v.flag_read = add_entry(b, (struct probe_read){.kind = READ_WORD, .a = at->loc[!vi]});
-	return v.flag_read == ABI_NO_READ ? unknown("too many arguments") : v;
+	return v.flag_read == ABI_NO_READ ? abi_unknown("too many arguments") : v;
 }
 
-static struct abi_value plan_param(struct builder *b, const struct cxx_param *p)
+static struct abi_value plan_param(struct abi_builder *b, const struct cxx_param *p)
 {
 	struct passed at = pass(&b->at, classes_of(p));
 	if (!at.ok)
-		return unknown("passed too far up the stack");
+		return abi_unknown("passed too far up the stack");
 	if (p->list == CXX_ARRAY_REF)
 		return plan_array(b, p, &at);
 	if (p->list == CXX_STD_ARRAY && !is_bools(p))
-		return unknown("an array that is not one of up to eight bools");
+		return abi_unknown("an array that is not one of up to eight bools");
 	if (p->list == CXX_STD_ARRAY)
-		return known(p, ABI_BOOLS,
-			     add_entry(b, (struct probe_read){.kind = READ_WORD, .a = at.loc[0]}));
+		return abi_known(
+		    p, ABI_BOOLS,
+		    add_entry(b, (struct probe_read){.kind = READ_WORD, .a = at.loc[0]}));
 	if (p->list == CXX_C10_LIST)
-		return known(p, ABI_LIST,
-			     add_entry(b, (struct probe_read){.kind = READ_LIST, .a = at.loc[0]}));
+		return abi_known(
+		    p, ABI_LIST,
+		    add_entry(b, (struct probe_read){.kind = READ_LIST, .a = at.loc[0]}));
 	if (p->list == CXX_ILIST_REF)
-		return known(p, ABI_TENSORS,
-			     add_entry(b, (struct probe_read){.kind = READ_ILIST, .a = at.loc[0]}));
+		return abi_known(
+		    p, ABI_TENSORS,
+		    add_entry(b, (struct probe_read){.kind = READ_ILIST, .a = at.loc[0]}));
 	switch (p->base) {
 	case CXX_TENSOR:
 		return plan_tensor(b, p, at.loc[0]);
@@ -296,11 +277,11 @@ static struct abi_value plan_param(struct builder *b, const struct cxx_param *p)
 	case CXX_DOUBLE:
 		return plan_double(b, p, &at);
 	case CXX_STORAGE:
-		return unknown("a storage, which is none of the kinds shown");
+		return abi_unknown("a storage, which is none of the kinds shown");
 	case CXX_STREAM:
-		return unknown("a stream, which is none of the kinds shown");
+		return abi_unknown("a stream, which is none of the kinds shown");
 	case CXX_OTHER:
-		return unknown("a C++ type ditrace does not know");
+		return abi_unknown("a C++ type ditrace does not know");
 	case CXX_INT64:
 		if (p->optional)
 			return plan_words(b, p, &at);
@@ -308,178 +289,12 @@ static struct abi_value plan_param(struct builder *b, const struct cxx_param *p)
 	default:
 		break;
 	}
-	return known(p, ABI_WORD,
-		     add_entry(b, (struct probe_read){.kind = READ_WORD, .a = at.loc[0]}));
-}
-
-/* The C++ type of a result, with its size in a std::tuple. */
-struct result_type {
-	uint8_t base; /* enum cxx_base, CXX_OTHER: unknown */
-	uint8_t size;
-	bool vector, in_register, reference;
-};
-
-static struct result_type result_type(const struct schema_arg *r)
-{
-	struct result_type t = {.base = CXX_OTHER};
-	if (r->is_optional)
-		return t;
-	if (r->is_list) {
-		if (r->base == SCHEMA_TENSOR && r->list_depth == 1)
-			t = (struct result_type){.base = CXX_TENSOR, .size = 24, .vector = true};
-		return t;
-	}
-	switch (r->base) {
-	case SCHEMA_TENSOR:
-		t = (struct result_type){.base = CXX_TENSOR, .size = 8, .reference = r->is_write};
-		break;
-	case SCHEMA_SCALAR:
-		t = (struct result_type){.base = CXX_SCALAR, .size = 32};
-		break;
-	case SCHEMA_SYMINT:
-		t = (struct result_type){.base = CXX_SYMINT, .size = 8};
-		break;
-	case SCHEMA_INT:
-		t = (struct result_type){.base = CXX_INT64, .size = 8, .in_register = true};
-		break;
-	case SCHEMA_BOOL:
-		t = (struct result_type){.base = CXX_BOOL, .size = 1, .in_register = true};
-		break;
-	case SCHEMA_DTYPE:
-		t = (struct result_type){.base = CXX_SCALAR_TYPE, .size = 1, .in_register = true};
-		break;
-	case SCHEMA_QSCHEME: /* a one-byte enum: c10/core/QScheme.h */
-		t = (struct result_type){.base = CXX_QSCHEME, .size = 1, .in_register = true};
-		break;
-	case SCHEMA_FLOAT:
-		t = (struct result_type){.base = CXX_DOUBLE, .size = 8};
-		break;
-	default:
-		break;
-	}
-	return t;
-}
-
-static bool sse_result(const struct schema *s)
-{
-	return s->nreturns == 1 && result_type(&s->returns[0]).base == CXX_DOUBLE;
-}
-
-/* Whether the op returns through a hidden pointer: 1, 0, or -1 if unknown. */
-static int has_hidden(const struct schema *s, const struct func_facts *facts)
-{
-	if (s->nreturns == 0 || sse_result(s))
-		return 0;
-	/* libstdc++'s tuple has a non-trivial move constructor, also for references (tuple,
-	 * _Tuple_impl). */
-	if (s->nreturns > 1)
-		return 1;
-	struct result_type t = result_type(&s->returns[0]);
-	if (t.base == CXX_OTHER)
-		return facts->ret_is_hidden_ptr ? 1 : -1;
-	return !t.reference && !t.in_register;
-}
-
-/* Index of the argument that a reference result refers to, by their common alias set; -1 if none.
- */
-static int aliased_arg(const struct schema *s, const struct schema_arg *r)
-{
-	for (unsigned i = 0; r->alias && i < s->nargs; i++) {
-		const struct schema_arg *a = &s->args[i];
-		if (a->is_write && a->alias && a->alias[0] == r->alias[0] &&
-		    a->base == SCHEMA_TENSOR && !a->is_list)
-			return (int)i;
-	}
-	return -1;
-}
-
-static struct abi_value plan_reference(struct builder *b, const struct schema *s,
-				       const struct op_abi *out, const struct schema_arg *r)
-{
-	int i = aliased_arg(s, r);
-	struct cxx_param tensor = {.base = CXX_TENSOR};
-	if (i < 0 || out->args[i].how != ABI_TENSOR || out->args[i].has_flag)
-		return unknown("a reference to an unknown argument");
-	return known(&tensor, ABI_TENSOR, add_exit(b, b->plan->read[out->args[i].read]));
-}
-
-static struct abi_value plan_register(struct builder *b, const struct result_type *t)
-{
-	struct cxx_param p = {.base = t->base};
-	struct probe_read r = {.kind = READ_WORD, .a = (uint8_t)(LOC_NOW | b->facts->ret_reg)};
-	if (!b->facts->ret_known || b->facts->exit_kind == EXIT_NONE ||
-	    b->facts->ret_width < t->size)
-		return unknown("the register that holds it at the exit is not known");
-	if (b->facts->ret_reg == ARCH_NOREG &&
-	    (b->facts->ret_sp_off < INT16_MIN || b->facts->ret_sp_off > INT16_MAX))
-		return unknown("too far down the stack");
-	if (b->facts->ret_reg == ARCH_NOREG)
-		r = (struct probe_read){.kind = READ_SLOT, .off = (int16_t)b->facts->ret_sp_off};
-	return known(&p, ABI_WORD, add_exit(b, r));
-}
-
-static struct abi_value plan_hidden(struct builder *b, const struct result_type *t, unsigned off)
-{
-	struct cxx_param p = {.base = t->base};
-	struct probe_read r = {
-	    .kind = READ_MEM, .a = LOC_REG, .size = t->size, .off = (int16_t)off};
-	if (t->vector)
-		r.kind = READ_VECTOR;
-	else if (t->base == CXX_TENSOR)
-		r.kind = READ_TENSOR;
-	else if (t->size < 8)
-		r.size = 8;
-	uint8_t how = t->vector ? ABI_TENSORS : t->base == CXX_TENSOR ? ABI_TENSOR : ABI_BYTES;
-	return known(&p, how, add_exit(b, r));
-}
-
-/* libstdc++ stores a tuple's elements from the last to the first (tuple, _Tuple_impl). */
-static void tuple_offsets(const struct schema *s, unsigned *off)
-{
-	unsigned at = 0;
-	for (unsigned i = s->nreturns; i-- > 0;) {
-		struct result_type t = result_type(&s->returns[i]);
-		unsigned align = t.size == 32 ? 16 : t.size == 1 ? 1 : 8;
-		at = (at + align - 1) & ~(align - 1);
-		off[i] = at;
-		at += t.size;
-	}
-}
-
-static bool known_tuple(const struct schema *s)
-{
-	for (unsigned i = 0; i < s->nreturns; i++)
-		if (result_type(&s->returns[i]).base == CXX_OTHER)
-			return false;
-	return true;
-}
-
-static void plan_results(struct builder *b, const struct schema *s, struct op_abi *out)
-{
-	unsigned off[SCHEMA_MAX_ARGS] = {0};
-	bool whole = known_tuple(s);
-	if (s->nreturns > 1 && whole)
-		tuple_offsets(s, off);
-	for (unsigned i = 0; i < s->nreturns; i++) {
-		struct result_type t = result_type(&s->returns[i]);
-		struct abi_value *v = &out->results[i];
-		if (t.reference)
-			*v = plan_reference(b, s, out, &s->returns[i]);
-		else if (!whole)
-			*v = unknown("a result of a type ditrace does not know");
-		else if (t.base == CXX_QSCHEME)
-			*v = unknown("a quantization scheme, which is none of the kinds shown");
-		else if (sse_result(s))
-			*v = unknown("returned in an SSE register");
-		else if (t.in_register && s->nreturns == 1)
-			*v = plan_register(b, &t);
-		else
-			*v = plan_hidden(b, &t, off[i]);
-	}
+	return abi_known(p, ABI_WORD,
+			 add_entry(b, (struct probe_read){.kind = READ_WORD, .a = at.loc[0]}));
 }
 
 /* Append the exit reads to the entry reads and renumber them. */
-static void join_reads(struct builder *b, struct op_abi *out)
+static void join_reads(struct abi_builder *b, struct op_abi *out)
 {
 	struct op_plan *p = b->plan;
 	for (unsigned i = 0; i < b->nexit; i++)
@@ -497,7 +312,7 @@ static void join_reads(struct builder *b, struct op_abi *out)
 static bool wants_late(const struct cxx_function *f, const struct deferred_entry *late, bool hidden,
 		       unsigned *ngpr)
 {
-	struct assign all = {.gpr = hidden ? 1 : 0};
+	struct abi_assign all = {.gpr = hidden ? 1 : 0};
 	for (unsigned i = 0; i < f->nparams && !of_unknown_size(&f->params[i]); i++)
 		pass(&all, classes_of(&f->params[i]));
 	*ngpr = all.gpr;
@@ -520,7 +335,7 @@ static void set_late(struct op_plan *plan, const struct deferred_entry *late, un
 int abi_plan(const struct cxx_function *f, const struct schema *s, const struct func_facts *facts,
 	     struct arena *a, struct op_plan *plan, struct op_abi *out)
 {
-	int hidden = has_hidden(s, facts);
+	int hidden = abi_has_hidden(s, facts);
 	if (f->nparams != s->nargs || hidden < 0)
 		return -EPROTO;
 	/* The code must agree: a function that returns a class returns its address in the result
@@ -533,18 +348,18 @@ int abi_plan(const struct cxx_function *f, const struct schema *s, const struct 
 	out->results = arena_alloc(a, s->nreturns * sizeof(*out->results) + 1);
 	if (!out->args || !out->results)
 		return -ENOMEM;
-	struct builder b = {.plan = plan, .facts = facts, .at.gpr = hidden ? 1 : 0};
+	struct abi_builder b = {.plan = plan, .facts = facts, .at.gpr = hidden ? 1 : 0};
 	unsigned ngpr;
 	b.late = out->late = wants_late(f, &facts->late, hidden, &ngpr);
 	if (b.late)
 		set_late(plan, &facts->late, ngpr);
 	bool lost = false; /* the locations of further arguments are unknown */
 	for (unsigned i = 0; i < s->nargs; i++) {
-		out->args[i] = lost ? unknown("passed after a type ditrace does not know")
+		out->args[i] = lost ? abi_unknown("passed after a type ditrace does not know")
 				    : plan_param(&b, &f->params[i]);
 		lost |= of_unknown_size(&f->params[i]);
 	}
-	plan_results(&b, s, out);
+	abi_plan_results(&b, s, out);
 	join_reads(&b, out);
 	return 0;
 }

@@ -93,4 +93,32 @@ bool python_name_is_method(struct name_span op);
 /* Whether Python's function takes other arguments, or in another order, or returns less. */
 bool python_name_takes_others(struct name_span op);
 
+/* abi.c and abi_results.c: a plan while it is made. */
+
+struct abi_assign {
+	unsigned gpr, xmm, stack;
+	bool hidden;
+};
+
+struct abi_builder {
+	struct op_plan *plan;
+	struct abi_assign at;
+	const struct func_facts *facts;
+	bool late; /* the entry probe is at facts->late */
+	/* Exit reads, collected separately: they follow all entry reads. */
+	struct probe_read exit[PLAN_READS];
+	unsigned nexit;
+};
+
+struct abi_value abi_unknown(const char *why);
+
+/* What the read (ABI_NO_READ: there was no room for it) brings. */
+struct abi_value abi_known(const struct cxx_param *p, uint8_t how, uint8_t read);
+
+/* Whether the op returns through a hidden pointer: 1, 0, or -1 if unknown. */
+int abi_has_hidden(const struct schema *s, const struct func_facts *facts);
+
+/* Plan the results of `s`, after the arguments. */
+void abi_plan_results(struct abi_builder *b, const struct schema *s, struct op_abi *out);
+
 #endif

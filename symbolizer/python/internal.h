@@ -251,7 +251,7 @@ struct py_runtime {
 	struct py_image image;
 	struct py_layout layout; /* layout.walk with interp_head_addr */
 	char version[24];
-	struct py_codes *codes;	    /* symbolizer/python/pycode.c */
+	struct py_codes *codes;	    /* symbolizer/python/pycode.c, pyframe.c */
 	struct py_sources *sources; /* symbolizer/python/pysource.c */
 	struct py_stacks *stacks;   /* symbolizer/python/pystack.c */
 	struct py_modules *modules; /* symbolizer/python/pymodule.c */
@@ -336,5 +336,59 @@ static inline pid_t pthread_tid(const struct mem *m, uint64_t self)
 /* Whether a code object's file is one of tracer/shim/modes, which changes what the program calls;
  * replay/runner/loader.py names it so. */
 bool py_is_own_file(const char *file);
+
+/* pycode.c and pyframe.c: code objects, and the frames that their instructions resolve to. */
+
+enum { PY_CALLS_MAX = 8 };
+
+/* A code object of the target. */
+struct py_code_object {
+	uint64_t parts[3]; /* addresses of its file name, name and line table */
+	uint64_t addr;
+	const char *file, *function; /* interned */
+	const char *source;	     /* co_filename; file: also which cell it is */
+	uint8_t *linetable;
+	uint32_t linetable_len;
+	int32_t firstlineno;
+	bool is_torch, freed;
+	uint64_t serial; /* unique, so that entries of a freed one are never matched */
+};
+
+/* A resolved instruction of a code object. */
+struct py_point {
+	uint64_t serial, instr;
+	struct py_frame *frame;
+};
+
+/* A code object that calls modules. */
+struct py_code_call_of {
+	uint64_t addr;
+	enum py_call call;
+};
+
+struct py_codes {
+	struct arena arena; /* strings and frames: never freed before the end */
+	struct map string_index, frame_index;
+	const char **strings;
+	struct py_frame **frames;
+	uint32_t nstrings, nframes;
+	struct py_frame unknown;
+	char *torch_dir;
+	size_t string_bytes;
+
+	/* Caches that may be dropped. */
+	struct map code_index, point_index;
+	struct py_code_object *codes;
+	struct py_point *points;
+	uint32_t ncodes, npoints;
+	size_t linetable_bytes;
+	uint64_t next_serial;
+	struct py_code_call_of calls[PY_CALLS_MAX];
+	uint32_t ncalls;
+	uint32_t epoch;
+};
+
+/* The code object at `addr`, read when new; NULL if there is none. */
+const struct py_code_object *py_code_find(struct py_runtime *rt, uint64_t addr);
 
 #endif

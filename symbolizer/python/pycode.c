@@ -12,62 +12,10 @@
 enum {
 	MAX_CODES = 1 << 15, /* then all code objects are dropped and read again */
 	MAX_LINETABLES = 8 << 20,
-	MAX_POINTS = 1 << 17,
-	MAX_FRAMES = 1 << 17, /* then new frames resolve to the unknown frame */
-	MAX_STRINGS = 8 << 20,
 	MAX_FILE = 4096,
 	MAX_FUNCTION = 1024,
 	MAX_LINETABLE = 4 << 20,
 	MAX_CODE = 4096, /* sizeof(PyCodeObject) is about 200 */
-	MAX_TEXT = 200,
-	MAX_CALLS = 8,
-};
-
-/* A code object of the target. */
-struct code {
-	uint64_t parts[3]; /* addresses of its file name, name and line table */
-	uint64_t addr;
-	const char *file, *function; /* interned */
-	const char *source;	     /* co_filename; file: also which cell it is */
-	uint8_t *linetable;
-	uint32_t linetable_len;
-	int32_t firstlineno;
-	bool is_torch, freed;
-	uint64_t serial; /* unique, so that entries of a freed one are never matched */
-};
-
-/* A resolved instruction of a code object. */
-struct point {
-	uint64_t serial, instr;
-	struct py_frame *frame;
-};
-
-/* A code object that calls modules. */
-struct call {
-	uint64_t addr;
-	enum py_call call;
-};
-
-struct py_codes {
-	struct arena arena; /* strings and frames: never freed before the end */
-	struct map string_index, frame_index;
-	const char **strings;
-	struct py_frame **frames;
-	uint32_t nstrings, nframes;
-	struct py_frame unknown;
-	char *torch_dir;
-	size_t string_bytes;
-
-	/* Caches that may be dropped. */
-	struct map code_index, point_index;
-	struct code *codes;
-	struct point *points;
-	uint32_t ncodes, npoints;
-	size_t linetable_bytes;
-	uint64_t next_serial;
-	struct call calls[MAX_CALLS];
-	uint32_t ncalls;
-	uint32_t epoch;
 };
 
 bool py_reserve(void *array, size_t count, size_t more, size_t size)
@@ -133,27 +81,6 @@ void py_codes_free(struct py_codes *c)
 	free(c);
 }
 
-const char *py_intern_string(struct py_codes *c, const char *s)
-{
-	size_t len = strlen(s);
-	uint64_t hash = map_hash(s, len, 0);
-	uint32_t pos = 0, i;
-	const char *copy;
-
-	while ((i = map_next(&c->string_index, hash, &pos)) != MAP_NONE)
-		if (strcmp(c->strings[i], s) == 0)
-			return c->strings[i];
-	if (c->string_bytes + len > MAX_STRINGS)
-		return NULL;
-	copy = arena_strndup(&c->arena, s, len);
-	if (!copy || !py_reserve(&c->strings, c->nstrings, 1, sizeof(*c->strings)) ||
-	    map_add(&c->string_index, hash, c->nstrings))
-		return NULL;
-	c->strings[c->nstrings++] = copy;
-	c->string_bytes += len + 1;
-	return copy;
-}
-
 int py_set_torch_dir(struct py_runtime *rt, const char *path)
 {
 	size_t len = strlen(path);
@@ -187,7 +114,7 @@ static bool is_torch_file(const struct py_codes *c, const char *file)
 	return strstr(file, "/site-packages/torch/") || strstr(file, "/dist-packages/torch/");
 }
 
-static enum py_call call_of(const struct code *code)
+static enum py_call call_of(const struct py_code_object *code)
 {
 	static const char file[] = "/nn/modules/module.py";
 	size_t len = strlen(code->file);
@@ -204,9 +131,9 @@ static enum py_call call_of(const struct code *code)
 
 static void note_call(struct py_codes *c, uint64_t addr, enum py_call call)
 {
-	if (call == PY_CALL_OTHER || c->ncalls == MAX_CALLS)
+	if (call == PY_CALL_OTHER || c->ncalls == PY_CALLS_MAX)
 		return;
-	c->calls[c->ncalls++] = (struct call){addr, call};
+	c->calls[c->ncalls++] = (struct py_code_call_of){addr, call};
 	c->epoch++;
 }
 
@@ -255,14 +182,14 @@ static void parts_of(const struct py_objects *o, const uint8_t *object, uint64_t
 }
 
 /* Read `code` from the target. False if there is no code object at this address. */
-static bool read_code(struct py_runtime *rt, uint64_t addr, struct code *code)
+static bool read_code(struct py_runtime *rt, uint64_t addr, struct py_code_object *code)
 {
 	const struct py_objects *o = &rt->layout.obj;
 	uint8_t object[MAX_CODE];
 	uint64_t type;
 	ssize_t len;
 
-	*code = (struct code){.addr = addr};
+	*code = (struct py_code_object){.addr = addr};
 	if (py_live_type(rt, addr, &type) || type != rt->image.code_type ||
 	    mem_read(rt->mem, addr, object, o->code_size))
 		return false;
@@ -284,7 +211,7 @@ static bool read_code(struct py_runtime *rt, uint64_t addr, struct code *code)
 	return true;
 }
 
-static bool keep_code(struct py_codes *c, const struct code *code, int64_t *i)
+static bool keep_code(struct py_codes *c, const struct py_code_object *code, int64_t *i)
 {
 	if (*i < 0) {
 		if (!py_reserve(&c->codes, c->ncodes, 1, sizeof(*c->codes)) ||
@@ -299,12 +226,11 @@ static bool keep_code(struct py_codes *c, const struct code *code, int64_t *i)
 	return true;
 }
 
-/* The code object at `addr`, read when new; NULL if there is none. */
-static const struct code *find_code(struct py_runtime *rt, uint64_t addr)
+const struct py_code_object *py_code_find(struct py_runtime *rt, uint64_t addr)
 {
 	struct py_codes *c = rt->codes;
 	int64_t i = map_get(&c->code_index, addr);
-	struct code code;
+	struct py_code_object code;
 
 	if (i >= 0 && !c->codes[i].freed)
 		return &c->codes[i];
@@ -322,7 +248,7 @@ void py_code_freed(struct py_runtime *rt, uint64_t addr)
 {
 	struct py_codes *c = rt->codes;
 	int64_t i = map_get(&c->code_index, addr);
-	struct code *code;
+	struct py_code_object *code;
 
 	if (i < 0 || c->codes[i].freed)
 		return;
@@ -337,7 +263,7 @@ void py_code_freed(struct py_runtime *rt, uint64_t addr)
 }
 
 /* Code of a cell that is run again may get the addresses that it had before. */
-static bool is_of_cell(struct py_runtime *rt, const struct code *code)
+static bool is_of_cell(struct py_runtime *rt, const struct py_code_object *code)
 {
 	return code->file == code->source || py_cell_name(rt, code->source) == code->file;
 }
@@ -367,121 +293,4 @@ void py_code_check(struct py_runtime *rt, uint64_t addr)
 int py_code_dealloc_addr(struct py_runtime *rt, uint64_t *addr)
 {
 	return mem_read_u64(rt->mem, rt->image.code_type + rt->layout.obj.type_dealloc, addr);
-}
-
-/* The instruction's byte offset in its code; negative before the first one. */
-static int64_t instr_offset(const struct py_runtime *rt, uint64_t code, uint64_t instr)
-{
-	switch ((enum py_instr_kind)rt->layout.instr_kind) {
-	case PY_INSTR_LASTI_BYTES:
-		return (int32_t)instr;
-	case PY_INSTR_LASTI_UNITS:
-		return (int64_t)(int32_t)instr * 2;
-	case PY_INSTR_POINTER:
-		return (int64_t)(instr - (code + rt->layout.obj.code_adaptive));
-	}
-	return INT64_MAX;
-}
-
-static struct py_frame *intern_frame(struct py_codes *c, const struct py_frame *want)
-{
-	const struct {
-		const char *file, *function;
-		int32_t where[4];
-	} key = {want->file,
-		 want->function,
-		 {want->line, want->column, want->end_column, want->end_line}};
-	uint64_t hash = map_hash(&key, sizeof(key), 0);
-	uint32_t pos = 0, i;
-	struct py_frame *f;
-
-	while ((i = map_next(&c->frame_index, hash, &pos)) != MAP_NONE) {
-		f = c->frames[i];
-		if (f->file == want->file && f->function == want->function &&
-		    f->line == want->line && f->column == want->column &&
-		    f->end_column == want->end_column && f->end_line == want->end_line)
-			return f;
-	}
-	if (c->nframes >= MAX_FRAMES)
-		return NULL;
-	f = arena_alloc(&c->arena, sizeof(*f));
-	if (!f || !py_reserve(&c->frames, c->nframes, 1, sizeof(*c->frames)) ||
-	    map_add(&c->frame_index, hash, c->nframes))
-		return NULL;
-	*f = *want;
-	f->id = c->nframes;
-	c->frames[c->nframes++] = f;
-	return f;
-}
-
-static struct py_frame *make_frame(struct py_runtime *rt, const struct code *code, uint64_t instr)
-{
-	enum { BEFORE_FIRST = -2, MAX_OFFSET = 1 << 28 };
-	int64_t off = instr_offset(rt, code->addr, instr);
-	struct linetable_pos pos = {.column = -1, .end_column = -1};
-
-	if (off >= BEFORE_FIRST && off <= MAX_OFFSET)
-		linetable_lookup(rt->layout.linetable, code->linetable, code->linetable_len,
-				 code->firstlineno, off, &pos);
-	return intern_frame(rt->codes, &(struct py_frame){.file = code->file,
-							  .function = code->function,
-							  .line = pos.line,
-							  .end_line = pos.end_line,
-							  .column = pos.column,
-							  .end_column = pos.end_column,
-							  .is_torch = code->is_torch});
-}
-
-static struct py_frame *find_point(struct py_runtime *rt, const struct code *code, uint64_t instr)
-{
-	struct py_codes *c = rt->codes;
-	const uint64_t key[2] = {code->serial, instr};
-	uint64_t hash = map_hash(key, sizeof(key), 0);
-	uint32_t pos = 0, i;
-	struct py_frame *f;
-
-	while ((i = map_next(&c->point_index, hash, &pos)) != MAP_NONE)
-		if (c->points[i].serial == code->serial && c->points[i].instr == instr)
-			return c->points[i].frame;
-	f = make_frame(rt, code, instr);
-	if (c->npoints >= MAX_POINTS) {
-		c->npoints = 0;
-		map_clear(&c->point_index);
-	}
-	if (!f || !py_reserve(&c->points, c->npoints, 1, sizeof(*c->points)) ||
-	    map_add(&c->point_index, hash, c->npoints))
-		return f;
-	c->points[c->npoints++] =
-	    (struct point){.serial = code->serial, .instr = instr, .frame = f};
-	return f;
-}
-
-const struct py_frame *py_resolve(struct py_runtime *rt, uint64_t code_addr, uint64_t instr)
-{
-	const struct code *code = find_code(rt, code_addr);
-	const struct py_frame *f = code ? find_point(rt, code, instr) : NULL;
-
-	return f ? f : &rt->codes->unknown;
-}
-
-bool py_frame_known(const struct py_codes *c, const struct py_frame *frame)
-{
-	return frame != &c->unknown;
-}
-
-bool py_source_begins(struct py_runtime *rt, const char *file, const char *text)
-{
-	return py_sources_begins(rt->sources, file, text);
-}
-
-const char *py_frame_text(struct py_runtime *rt, const struct py_frame *frame)
-{
-	struct py_codes *c = rt->codes;
-	char text[MAX_TEXT + 1];
-
-	if (frame->text || frame->id >= c->nframes || c->frames[frame->id] != frame)
-		return frame->text;
-	if (py_sources_line(rt->sources, frame->file, frame->line, text, sizeof(text)) >= 0)
-		c->frames[frame->id]->text = py_intern_string(c, text);
-	return frame->text;
 }

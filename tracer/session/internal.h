@@ -80,7 +80,8 @@ enum { COST_THREADS = 512 };
 struct session_cost {
 	struct traced_thread threads[COST_THREADS];
 	unsigned n;
-	bool unknown; /* there were more threads */
+	bool unknown;	  /* there were more threads */
+	uint64_t from_ns; /* what was spent before does not count; CLOCK_MONOTONIC */
 	/* Hits that do not count: while probes were being placed, which takes long with bpf. */
 	uint64_t hits_left_out, hits_before;
 	pid_t last_tid;
@@ -253,10 +254,10 @@ static inline void session_cost_hit(struct session *s, const struct hit *h)
 /* Read the CPU time of each, while it is there. */
 void session_cost_update(struct session *s);
 
-/* Probes are about to be placed in a process, and are in it: what is spent in between is left out.
- */
+/* Probes are about to be placed in a process, and are in it: what is spent in between is left out,
+ * of all processes. */
 void session_cost_placing(struct session *s);
-void session_cost_placed(struct session *s, pid_t pid);
+void session_cost_placed(struct session *s);
 
 /* Only what comes from now on counts. */
 void session_cost_restart(struct session *s);

@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/system.h"
 #include "symbolizer/target/process.h"
 #include "tracer/session/internal.h"
 
@@ -20,7 +19,7 @@ static bool cpu_of(const struct traced_thread *t, uint64_t *ns)
 static void update(struct traced_thread *t, bool counts)
 {
 	uint64_t now;
-	if (!t->met || !cpu_of(t, &now))
+	if (!cpu_of(t, &now))
 		return;
 	/* Less than before: another thread has its number. */
 	if (counts)
@@ -60,20 +59,17 @@ void session_cost_meet(struct session *s, const struct hit *h)
 		return;
 	c->last_tid = tid;
 	c->last_proc = proc;
-	struct traced_thread *t = find(c, target->pid, tid);
-	t = t ? t : add(c, target->pid, tid);
-	c->unknown |= !t;
-	if (!t || t->met)
+	if (find(c, target->pid, tid))
 		return;
-	const uint64_t placed_ns = t->last_ns;
-	t->met = true;
-	if (!cpu_of(t, &t->last_ns))
+	struct traced_thread *t = add(c, target->pid, tid);
+	c->unknown |= !t;
+	if (!t || !cpu_of(t, &t->last_ns))
 		return;
 	/* Hits are read late while much is to be learned, and count from when they were: as if the
 	 * thread had run since then; but not from before the probes were in. */
-	const uint64_t now = clock_ns(CLOCK_MONOTONIC), past = now > h->ts ? now - h->ts : 0;
-	const uint64_t least = placed_ns < t->last_ns ? t->last_ns - placed_ns : 0;
-	t->spent_ns = past < least ? past : least;
+	const uint64_t now = session_now(), from = h->ts > c->from_ns ? h->ts : c->from_ns;
+	const uint64_t past = now > from ? now - from : 0;
+	t->spent_ns = past < t->last_ns ? past : t->last_ns;
 }
 
 static uint64_t hits_of(const struct session *s)
@@ -89,19 +85,10 @@ void session_cost_placing(struct session *s)
 	s->cost.hits_before = hits_of(s);
 }
 
-void session_cost_placed(struct session *s, pid_t pid)
+void session_cost_placed(struct session *s)
 {
-	pid_t *tids;
-	const ssize_t n = process_threads(pid, &tids);
-	for (ssize_t i = 0; i < n; i++) {
-		struct traced_thread *t =
-		    find(&s->cost, pid, tids[i]) ? NULL : add(&s->cost, pid, tids[i]);
-		if (t)
-			cpu_of(t, &t->last_ns);
-	}
-	if (n > 0)
-		free(tids);
 	update_all(s, false);
+	s->cost.from_ns = session_now();
 	s->cost.hits_left_out += hits_of(s) - s->cost.hits_before;
 }
 
@@ -113,6 +100,7 @@ void session_cost_update(struct session *s)
 void session_cost_restart(struct session *s)
 {
 	update_all(s, false);
+	s->cost.from_ns = session_now();
 	for (unsigned i = 0; i < s->cost.n; i++)
 		s->cost.threads[i].spent_ns = 0;
 	s->cost.hits_left_out = hits_of(s);

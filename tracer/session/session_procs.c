@@ -244,7 +244,7 @@ static int add_mapped(struct session *s, pid_t pid, const struct maps *maps, str
 	bool is_late = session_is_stray(s, pid);
 	session_cost_placing(s);
 	r = open_proc(s, p, pid, maps, &l, e);
-	session_cost_placed(s, pid);
+	session_cost_placed(s);
 	if (r)
 		return r;
 	session_library_came(s, pid);

@@ -55,22 +55,17 @@ static void test_placing(void **state)
 	struct engine_counters c;
 	struct target target = {.pid = getpid()};
 	const struct hit h = {.tid = (uint32_t)gettid()};
-	char text[64] = "";
 	(void)state;
 	session = (struct session){.engine = &engine};
 	session.procs[0].target = &target;
 	hits = 10;
 	session_cost_placing(&session);
 	hits = 50;
-	if (process_file(getpid(), "schedstat", text, sizeof(text)) <= 0)
-		skip();
-	const uint64_t before = strtoull(text, NULL, 10);
-	session_cost_placed(&session, getpid());
+	const uint64_t before = session_now();
+	session_cost_placed(&session);
 	hits = 150;
 	session_cost_hit(&session, &h);
-	session_cost_update(&session);
-	process_file(getpid(), "schedstat", text, sizeof(text));
-	assert_true(session_cost_cpu(&session) <= strtoull(text, NULL, 10) - before);
+	assert_true(session_cost_cpu(&session) <= session_now() - before);
 	counters(&engine, &c);
 	assert_int_equal(session_cost_probes(&session, &c), 100 * (10 + 100));
 	session_cost_restart(&session);
@@ -79,9 +74,48 @@ static void test_placing(void **state)
 	assert_int_equal(session_cost_probes(&session, &c), 100 * 50);
 }
 
+enum { THREADS = COST_THREADS + 1 };
+
+static pthread_barrier_t started, ended;
+
+static void *wait_for_end(void *arg)
+{
+	pthread_barrier_wait(&started);
+	pthread_barrier_wait(&ended);
+	return arg;
+}
+
+/* Threads that hit no probe do not count: a process may have more than there is room for. */
+static void test_many_threads(void **state)
+{
+	static pthread_t threads[THREADS];
+	struct engine engine = {.counters = counters};
+	struct target target = {.pid = getpid()};
+	(void)state;
+	session = (struct session){.engine = &engine};
+	session.procs[0].target = &target;
+	pthread_barrier_init(&started, NULL, THREADS + 1);
+	pthread_barrier_init(&ended, NULL, THREADS + 1);
+	for (int i = 0; i < THREADS; i++)
+		assert_int_equal(0, pthread_create(&threads[i], NULL, wait_for_end, NULL));
+	pthread_barrier_wait(&started);
+	session_cost_placing(&session);
+	session_cost_placed(&session);
+	session_cost_hit(&session, &(struct hit){.tid = (uint32_t)gettid()});
+	assert_int_equal(session.cost.n, 1);
+	assert_false(session.cost.unknown);
+	for (int i = 0; i < THREADS; i++)
+		session_cost_hit(&session, &(struct hit){.tid = (uint32_t)(i + 1)});
+	assert_true(session.cost.unknown);
+	pthread_barrier_wait(&ended);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_late),
-					   cmocka_unit_test(test_placing)};
+					   cmocka_unit_test(test_placing),
+					   cmocka_unit_test(test_many_threads)};
 	return unit_run(tests, NULL, NULL);
 }
