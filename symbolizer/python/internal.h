@@ -61,9 +61,12 @@ struct py_dict {
 
 enum { PY_DICT_MAX = 4096 };
 
+/* The process runs while its dicts are read: so often what gives -EAGAIN is tried. */
+enum { PY_TRIES = 5 };
+
 /* Open the dict at `addr`. 0, -EPROTO when it is not a dict, -E2BIG when it has more than
- * PY_DICT_MAX entries, or -errno of a read. Layout: Objects/dict-common.h (3.8 to 3.10),
- * Include/internal/pycore_dict.h (3.11 to 3.13). */
+ * PY_DICT_MAX entries, -EAGAIN when it is growing, or -errno of a read. Layout:
+ * Objects/dict-common.h (3.8 to 3.10), Include/internal/pycore_dict.h (3.11 to 3.13). */
 int py_dict_open(const struct py_runtime *rt, uint64_t addr, struct py_dict *out);
 
 /* Open the instance attributes of the object at `obj`, of class `type`: its __dict__, or its inline
@@ -72,7 +75,8 @@ int py_dict_open(const struct py_runtime *rt, uint64_t addr, struct py_dict *out
 int py_attributes_open(const struct py_runtime *rt, uint64_t obj, uint64_t type,
 		       struct py_dict *out);
 
-/* Read the addresses of all keys and values into out[d->n]; value 0: empty entry. 0 or -errno. */
+/* Read the addresses of all keys and values into out[d->n]; value 0: empty entry. 0, -EAGAIN when
+ * the entries were moved meanwhile, or -errno. */
 int py_dict_read(const struct py_runtime *rt, const struct py_dict *d, uint64_t out[][2]);
 
 /* The address of the value that the str `name` has in a snapshot, in the dict at `dict`, of at most

@@ -182,13 +182,11 @@ static bool has_ipython(struct py_runtime *rt)
 	return false;
 }
 
-/* The process runs while its dicts are read. */
 static int find_patiently(struct py_runtime *rt, const char *file, char *out, size_t size)
 {
-	enum { TRIES = 5 };
 	int rc = -EAGAIN;
 
-	for (int i = 0; i < TRIES && rc == -EAGAIN; i++)
+	for (int i = 0; i < PY_TRIES && rc == -EAGAIN; i++)
 		rc = find_numbers(rt, file, out, size);
 	return rc;
 }

@@ -12,7 +12,7 @@
 
 /* PyDictObject and PyTypeObject: Include/cpython/dictobject.h, Include/cpython/object.h, 3.8 to
  * 3.13. */
-enum { DICT_KEYS = 32, TYPE_BASICSIZE = 32, TYPE_DICTOFFSET = 288 };
+enum { DICT_USED = 16, DICT_KEYS = 32, TYPE_BASICSIZE = 32, TYPE_DICTOFFSET = 288 };
 
 /* ht_cached_keys of a PyHeapTypeObject, Include/cpython/object.h. */
 enum { CACHED_KEYS_311 = 872, CACHED_KEYS_312 = 880 };
@@ -71,6 +71,19 @@ static void prove(struct py_dict *d, uint64_t at, uint64_t is)
 	d->proof[d->nproof++] = (struct py_word){at, is};
 }
 
+/* 0, -EAGAIN, or -errno of a read. */
+static int is_proven(const struct py_runtime *rt, const struct py_dict *d)
+{
+	for (unsigned i = 0; i < d->nproof; i++) {
+		uint64_t now;
+		int rc = py_read_word(rt, d->proof[i].at, &now);
+
+		if (rc || now != d->proof[i].is)
+			return rc ? rc : -EAGAIN;
+	}
+	return 0;
+}
+
 /* Set the entries from the keys object at `keys`; `values`: address of separate values, or 0. */
 static int open_entries(const struct py_runtime *rt, uint64_t keys, uint64_t values,
 			struct py_dict *d)
@@ -97,7 +110,8 @@ static uint64_t values_head(const struct py_runtime *rt)
 
 int py_dict_open(const struct py_runtime *rt, uint64_t addr, struct py_dict *out)
 {
-	uint64_t type, flags = 0, w[2];
+	enum { USED, VERSION, KEYS, VALUES, WORDS };
+	uint64_t type, flags = 0, w[WORDS];
 	int rc = py_object_type(rt, addr, &type);
 
 	*out = (struct py_dict){0};
@@ -106,12 +120,17 @@ int py_dict_open(const struct py_runtime *rt, uint64_t addr, struct py_dict *out
 	if (!rc && !(flags & TPFLAGS_DICT_SUBCLASS))
 		rc = -EPROTO;
 	if (!rc)
-		rc = mem_read(rt->mem, addr + DICT_KEYS, w, sizeof(w));
+		rc = mem_read(rt->mem, addr + DICT_USED, w, sizeof(w));
 	if (rc)
 		return rc;
-	prove(out, addr + DICT_KEYS, w[0]);
-	prove(out, addr + DICT_KEYS + 8, w[1]);
-	return open_entries(rt, w[0], w[1] ? w[1] + values_head(rt) : 0, out);
+	prove(out, addr + DICT_KEYS, w[KEYS]);
+	prove(out, addr + DICT_KEYS + 8, w[VALUES]);
+	rc = open_entries(rt, w[KEYS], w[VALUES] ? w[VALUES] + values_head(rt) : 0, out);
+	/* dictresize (Objects/dictobject.c, up to 3.12) puts the new keys in place before it fills
+	 * them, and frees the old ones. */
+	if (!rc && w[USED] > out->n)
+		return -EAGAIN;
+	return rc == -EPROTO && is_proven(rt, out) ? -EAGAIN : rc;
 }
 
 /* Address of the inline values of an object without a __dict__; 0: it has one, or they are not
@@ -206,11 +225,18 @@ static int read_column(const struct py_runtime *rt, uint64_t at, size_t step, si
 	return 0;
 }
 
-int py_dict_read(const struct py_runtime *rt, const struct py_dict *d, uint64_t out[][2])
+static int read_pairs(const struct py_runtime *rt, const struct py_dict *d, uint64_t out[][2])
 {
 	int rc = read_column(rt, d->key_at, d->key_step, d->n, &out[0][0]);
 
 	return rc ? rc : read_column(rt, d->value_at, d->value_step, d->n, &out[0][1]);
+}
+
+int py_dict_read(const struct py_runtime *rt, const struct py_dict *d, uint64_t out[][2])
+{
+	int rc = read_pairs(rt, d, out), proven = is_proven(rt, d);
+
+	return proven ? proven : rc;
 }
 
 /* Characters of valid UTF-8. */
@@ -221,18 +247,6 @@ static uint64_t characters(const char *s)
 	for (; *s; s++)
 		n += (*s & 0xc0) != 0x80;
 	return n;
-}
-
-static int is_proven(const struct py_runtime *rt, const struct py_dict *d)
-{
-	for (unsigned i = 0; i < d->nproof; i++) {
-		uint64_t now;
-		int rc = py_read_word(rt, d->proof[i].at, &now);
-
-		if (rc || now != d->proof[i].is)
-			return rc ? rc : -EAGAIN;
-	}
-	return 0;
 }
 
 /* The entry of `name` among n pairs, of which those whose keys have as many characters are
@@ -267,17 +281,14 @@ int py_dict_find(const struct py_runtime *rt, const struct py_dict *d, const cha
 		 uint64_t *value)
 {
 	uint64_t(*pairs)[2] = calloc(2 * d->n + 1, sizeof(*pairs));
-	int rc = pairs ? py_dict_read(rt, d, pairs) : -ENOMEM;
+	int rc = pairs ? read_pairs(rt, d, pairs) : -ENOMEM;
 
 	if (!rc)
 		rc = find_key(rt, (const uint64_t(*)[2])pairs, d->n, pairs[d->n], name, value);
 	free(pairs);
-	if (!rc || rc == -ENOENT) {
-		int proven = is_proven(rt, d);
+	int proven = is_proven(rt, d);
 
-		rc = proven ? proven : rc;
-	}
-	return rc;
+	return proven ? proven : rc;
 }
 
 int py_dict_get(const struct py_runtime *rt, uint64_t dict, const char *name, uint64_t *value)
@@ -364,7 +375,7 @@ int py_attribute_get(const struct py_runtime *rt, uint64_t obj, const char *name
 	return rc == -ENOENT ? slot_get(rt, obj, type, name, value) : rc;
 }
 
-int64_t python_loader_worker(const struct py_runtime *rt)
+static int64_t loader_worker(const struct py_runtime *rt)
 {
 	uint64_t info, id;
 	int rc = py_module_get(rt, "torch.utils.data._utils.worker", "_worker_info", &info);
@@ -372,6 +383,15 @@ int64_t python_loader_worker(const struct py_runtime *rt)
 	if (!rc)
 		rc = py_attribute_get(rt, info, "id", &id);
 	return rc ? rc : py_read_int(rt, id);
+}
+
+int64_t python_loader_worker(const struct py_runtime *rt)
+{
+	int64_t n = -EAGAIN;
+
+	for (int i = 0; i < PY_TRIES && n == -EAGAIN; i++)
+		n = loader_worker(rt);
+	return n;
 }
 
 /* The name of the Thread object if it is that of thread `tid`, else -ENOENT. */
@@ -388,7 +408,24 @@ static ssize_t name_if(const struct py_runtime *rt, uint64_t thread, int32_t tid
 	return rc ? rc : py_read_str(rt, name, out, size);
 }
 
-ssize_t python_thread_name(const struct py_runtime *rt, int32_t tid, char *out, size_t size)
+/* The name that one of the n Thread objects has, of which every second word is the address. */
+static ssize_t name_among(const struct py_runtime *rt, const uint64_t pairs[][2], size_t n,
+			  int32_t tid, char *out, size_t size)
+{
+	ssize_t failed = -ENOENT;
+
+	for (size_t i = 0; i < n; i++) {
+		ssize_t len = pairs[i][1] ? name_if(rt, pairs[i][1], tid, out, size) : -ENOENT;
+
+		if (len >= 0)
+			return len;
+		if (len != -ENOENT)
+			failed = len;
+	}
+	return failed;
+}
+
+static ssize_t thread_name(const struct py_runtime *rt, int32_t tid, char *out, size_t size)
 {
 	uint64_t active;
 	struct py_dict d;
@@ -398,12 +435,22 @@ ssize_t python_thread_name(const struct py_runtime *rt, int32_t tid, char *out, 
 		rc = py_dict_open(rt, active, &d);
 	if (rc)
 		return rc;
-	uint64_t(*pairs)[2] = calloc(d.n + 1, sizeof(*pairs));
+	uint64_t(*pairs)[2] = calloc(2 * d.n + 1, sizeof(*pairs));
 	rc = pairs ? py_dict_read(rt, &d, pairs) : -ENOMEM;
-	ssize_t n = rc ? rc : -ENOENT;
-	for (size_t i = 0; !rc && i < d.n && n < 0; i++)
-		if (pairs[i][1])
-			n = name_if(rt, pairs[i][1], tid, out, size);
+	ssize_t n = rc ? rc : name_among(rt, (const uint64_t(*)[2])pairs, d.n, tid, out, size);
+	/* The object of a thread that ended meanwhile may be freed. */
+	if (!rc && n < 0 &&
+	    (py_dict_read(rt, &d, pairs + d.n) || memcmp(pairs, pairs + d.n, d.n * sizeof(*pairs))))
+		n = -EAGAIN;
 	free(pairs);
+	return n;
+}
+
+ssize_t python_thread_name(const struct py_runtime *rt, int32_t tid, char *out, size_t size)
+{
+	ssize_t n = -EAGAIN;
+
+	for (int i = 0; i < PY_TRIES && n == -EAGAIN; i++)
+		n = thread_name(rt, tid, out, size);
 	return n;
 }

@@ -94,12 +94,13 @@ const char *python_version(const struct py_runtime *rt);
 
 /* The number of the worker of a torch.utils.data.DataLoader that the process is, from 0: what
  * get_worker_info() says (torch/utils/data/_utils/worker.py). -ENOENT when it is none, or has not
- * begun its work; -errno when that cannot be read. */
+ * begun its work; -EAGAIN when it changed while it was read; -errno when that cannot be read. */
 int64_t python_loader_worker(const struct py_runtime *rt);
 
 /* The name that Python's threading has for the thread whose threading.get_native_id() is `tid`,
  * into out (Lib/threading.py, 3.8 to 3.13: _active). Returns its length; -ENOENT when threading
- * does not know it; -errno when that cannot be read. */
+ * does not know it; -EAGAIN when threads began or ended each time it was read: it may know it;
+ * -errno when that cannot be read. */
 ssize_t python_thread_name(const struct py_runtime *rt, int32_t tid, char *out, size_t size);
 
 /* A group of processes of torch.distributed. */

@@ -335,15 +335,17 @@ void session_free_ended(struct session *s, bool all)
 }
 
 /* As Python's threading names it, whose ids are of the process's own PID namespace; else as the
- * kernel does. */
-static void read_name(const struct op_event *ev, const struct py_runtime *py, char *name,
-		      size_t size)
+ * kernel does. -EAGAIN or 0; name is empty when it is not known. */
+static int read_name(const struct op_event *ev, const struct py_runtime *py, char *name,
+		     size_t size)
 {
 	struct thread_facts facts;
 	if (thread_facts_read(ev->pid, ev->tid, &facts))
-		return;
-	if (!py || python_thread_name(py, facts.ns_tid, name, size) <= 0)
+		return 0;
+	ssize_t n = py ? python_thread_name(py, facts.ns_tid, name, size) : -ENOENT;
+	if (n <= 0)
 		snprintf(name, size, "%s", facts.name);
+	return n == -EAGAIN ? -EAGAIN : 0;
 }
 
 void session_name_thread(struct session *s, const struct op_event *ev)
@@ -352,14 +354,17 @@ void session_name_thread(struct session *s, const struct op_event *ev)
 	uint32_t slot = (uint32_t)ev->tid % THREAD_SLOTS;
 	if (s->named[slot] == ev->tid)
 		return;
-	s->named[slot] = ev->tid;
 	const struct proc *p = session_proc(s, ev->pid);
 	const struct py_runtime *py = p ? p->target->py : NULL;
-	int64_t worker = py && ev->tid == ev->pid ? python_loader_worker(py) : -1;
+	int64_t worker = py && ev->tid == ev->pid ? python_loader_worker(py) : -ENOENT;
+	int r = 0;
 	if (worker >= 0)
 		snprintf(name, sizeof(name), "DataLoader worker %" PRId64, worker);
 	else
-		read_name(ev, py, name, sizeof(name));
+		r = worker == -EAGAIN ? -EAGAIN : read_name(ev, py, name, sizeof(name));
+	if (r == -EAGAIN)
+		return; /* with its next event */
+	s->named[slot] = ev->tid;
 	if (name[0])
 		OBSERVERS_CALL(s, on_thread, ev->pid, ev->tid, name);
 }

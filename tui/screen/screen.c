@@ -6,15 +6,19 @@
 #include <curses.h>
 #include <errno.h>
 #include <langinfo.h>
+#include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <term.h>
 #include <termios.h>
 #include <unistd.h>
 
 #include "base/system.h"
 #include "base/text.h"
+#include "tui/screen/input.h"
 
 enum { TEXT_MAX = 4096 };
 
@@ -23,6 +27,8 @@ static bool utf8, color;
 static struct termios before;
 static char restore[256];
 static volatile sig_atomic_t end_signal;
+static struct input input;
+static uint64_t input_ns; /* when its last bytes came */
 
 static const int end_signals[] = {SIGINT, SIGTERM, SIGHUP};
 static const int crashes[] = {SIGSEGV, SIGILL, SIGFPE, SIGABRT, SIGQUIT};
@@ -48,10 +54,17 @@ static void catch (const int *signals, size_t n, void (*handler)(int), int flags
 		sigaction(signals[i], &a, NULL);
 }
 
-static void add_capability(const char *name)
+/* NULL: the terminal has none. */
+static const char *capability(const char *name)
 {
 	const char *s = tigetstr((char *)name);
-	if (s && s != (char *)-1)
+	return s == (char *)-1 ? NULL : s;
+}
+
+static void add_capability(const char *name)
+{
+	const char *s = capability(name);
+	if (s)
 		strncat(restore, s, sizeof(restore) - strlen(restore) - 1);
 }
 
@@ -64,6 +77,29 @@ static void prepare_restore(void)
 	add_capability("cnorm");
 	add_capability("rmkx");
 	add_capability("rmcup");
+}
+
+/* What ncurses would make of the mouse it does not: its getch() blocks after an event that is not
+ * asked for, such as a release, and a press whose release was lost hides the next one. */
+static void name_keys(void)
+{
+	static const struct {
+		const char *capability;
+		int key;
+	} keys[] = {
+	    {"kcuu1", SCREEN_UP},      {"kcud1", SCREEN_DOWN},	{"kcub1", SCREEN_LEFT},
+	    {"kcuf1", SCREEN_RIGHT},   {"kpp", SCREEN_PAGE_UP}, {"knp", SCREEN_PAGE_DOWN},
+	    {"khome", SCREEN_HOME},    {"kend", SCREEN_END},	{"kent", SCREEN_ENTER},
+	    {"kbs", SCREEN_BACKSPACE}, {"kfnd", SCREEN_HOME},	{"kslt", SCREEN_END},
+	};
+	input = (struct input){0};
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+		input_name(&input, capability(keys[i].capability), keys[i].key);
+	for (int i = 1; i <= 10; i++) {
+		char name[8];
+		snprintf(name, sizeof(name), "kf%d", i);
+		input_name(&input, capability(name), SCREEN_F1 + i - 1);
+	}
 }
 
 static void set_colors(void)
@@ -111,11 +147,10 @@ int screen_open(struct err *e)
 	noecho();
 	nonl();
 	keypad(stdscr, TRUE);
-	set_escdelay(50);
 	curs_set(0);
 	mousemask(BUTTON1_PRESSED | BUTTON4_PRESSED | BUTTON5_PRESSED, NULL);
-	mouseinterval(0);
 	prepare_restore();
+	name_keys();
 	catch (end_signals, sizeof(end_signals) / sizeof(int), on_end, 0);
 	catch (crashes, sizeof(crashes) / sizeof(int), on_crash, (int)SA_RESETHAND);
 	bus_guard(on_crash);
@@ -136,11 +171,6 @@ void screen_close(void)
 int screen_end_signal(void)
 {
 	return end_signal;
-}
-
-static void note_hangup(void)
-{
-	end_signal = SIGHUP;
 }
 
 int screen_height(void)
@@ -269,82 +299,58 @@ void screen_cursor(int y, int x)
 	curs_set(1);
 }
 
-#define NCURSES_WIDECHAR 1
-#include <curses.h>
-#include <poll.h>
-#include <unistd.h>
-
-static const struct {
-	int curses, key;
-} keys[] = {
-    {KEY_UP, SCREEN_UP},	 {KEY_DOWN, SCREEN_DOWN},
-    {KEY_LEFT, SCREEN_LEFT},	 {KEY_RIGHT, SCREEN_RIGHT},
-    {KEY_PPAGE, SCREEN_PAGE_UP}, {KEY_NPAGE, SCREEN_PAGE_DOWN},
-    {KEY_HOME, SCREEN_HOME},	 {KEY_END, SCREEN_END},
-    {KEY_ENTER, SCREEN_ENTER},	 {KEY_BACKSPACE, SCREEN_BACKSPACE},
-    {KEY_RESIZE, SCREEN_RESIZE}, {KEY_FIND, SCREEN_HOME},
-    {KEY_SELECT, SCREEN_END},
-};
-
-static int mouse_key(int *y, int *x)
+static bool is_resized(void)
 {
-	MEVENT m;
-	if (getmouse(&m) != OK)
-		return SCREEN_NO_KEY;
-	*y = m.y;
-	*x = m.x;
-	if (m.bstate & BUTTON4_PRESSED)
-		return SCREEN_WHEEL_UP;
-	if (m.bstate & BUTTON5_PRESSED)
-		return SCREEN_WHEEL_DOWN;
-	return m.bstate & BUTTON1_PRESSED ? SCREEN_CLICK : SCREEN_NO_KEY;
+	struct winsize w;
+	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) || !w.ws_row || !w.ws_col ||
+	    !is_term_resized(w.ws_row, w.ws_col))
+		return false;
+	resizeterm(w.ws_row, w.ws_col);
+	return true;
 }
 
-static int function_key(int c, int *y, int *x)
-{
-	if (c == KEY_MOUSE)
-		return mouse_key(y, x);
-	if (c >= KEY_F(1) && c <= KEY_F(10))
-		return SCREEN_F1 + (c - KEY_F(1));
-	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-		if (keys[i].curses == c)
-			return keys[i].key;
-	return SCREEN_NO_KEY;
-}
-
-static int character(wint_t c)
-{
-	switch (c) {
-	case '\r':
-	case '\n':
-		return SCREEN_ENTER;
-	case 0x1b:
-		return SCREEN_ESCAPE;
-	case 0x7f:
-	case '\b':
-		return SCREEN_BACKSPACE;
-	default:
-		return (int)c;
-	}
-}
-
-/* Reading from a terminal that is gone returns at once, again and again. */
-static void look_for_hangup(void)
+/* Read what comes within `timeout_ms`; a terminal that is gone ends the view. */
+static void read_input(int timeout_ms)
 {
 	struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
-	if (poll(&p, 1, 0) == 1 && p.revents & (POLLHUP | POLLERR | POLLNVAL))
-		note_hangup();
+	char bytes[INPUT_BYTES];
+	if (poll(&p, 1, timeout_ms) != 1)
+		return;
+	ssize_t n = p.revents & POLLIN ? read(STDIN_FILENO, bytes, INPUT_BYTES - input.n) : 0;
+	if (n <= 0 && p.revents & (POLLHUP | POLLERR | POLLNVAL))
+		end_signal = SIGHUP;
+	if (n <= 0)
+		return;
+	input_add(&input, bytes, (size_t)n);
+	input_ns = clock_ns(CLOCK_MONOTONIC);
+}
+
+/* The key that has come, or that nothing follows; INPUT_MORE. *rest_ms: how long to wait for what
+ * would follow; -1: nothing has begun. */
+static int take_key(int *rest_ms, int *y, int *x)
+{
+	int key = SCREEN_NO_KEY;
+	while (key == SCREEN_NO_KEY) {
+		int patience = input_patience(&input);
+		uint64_t waited_ms = (clock_ns(CLOCK_MONOTONIC) - input_ns) / 1000000;
+		bool over = waited_ms >= (uint64_t)patience;
+		*rest_ms = !patience ? -1 : over ? 0 : patience - (int)waited_ms;
+		key = input_key(&input, over, y, x);
+	}
+	return key;
 }
 
 int screen_key(int timeout_ms, int *y, int *x)
 {
-	wint_t c;
-	timeout(timeout_ms);
-	int r = get_wch(&c);
-	if (r == KEY_CODE_YES)
-		return function_key((int)c, y, x);
-	if (r != ERR)
-		return character(c);
-	look_for_hangup();
-	return SCREEN_NO_KEY;
+	int rest_ms;
+	if (is_resized())
+		return SCREEN_RESIZE;
+	if (input.n)
+		read_input(0); /* it may have come long ago */
+	int key = take_key(&rest_ms, y, x);
+	if (key != INPUT_MORE)
+		return key;
+	read_input(rest_ms >= 0 && rest_ms < timeout_ms ? rest_ms : timeout_ms);
+	key = take_key(&rest_ms, y, x);
+	return key == INPUT_MORE ? SCREEN_NO_KEY : key;
 }

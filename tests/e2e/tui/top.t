@@ -71,6 +71,7 @@ resize 120x40
 resize 40x24
 ok "in 40 columns numbers give way to the op" shows '^b   16.3  AddmmBackward0 '
 resize 120x40
+ok "and come back" shows '^ditrace top .{100}'
 pressed "g: by op and line again" '^by op and line' g
 
 pressed "> sorts by the next column" '^by .* sort Total%' '>'
@@ -186,6 +187,19 @@ terminal 80x24 "$DITRACE" top "$T/data"
 ok "a file is replayed at its speed" shows ' speed 1x '
 pressed "+ makes it faster" ' speed 2x ' +
 pressed "0: at once" 'end of file' 0
+keys q
+
+differs() {
+	[ "$(screen)" != "$1" ]
+}
+goes_on() {
+	before_long differs "$(screen)" && before_long differs "$(screen)"
+}
+terminal 80x24 "$DITRACE" top --speed 0.01 "$T/data"
+ok "slower" shows 'speed 0.01x '
+pressed "the press of a button is a click" '^by .* sort Mean  ' -l $'\e[M B%'
+keys -l $'\e[M#B%'
+ok "the view goes on after its release" goes_on
 keys q
 
 # resident STEPS: memory in KiB of a view that has read a trace of so many steps with 111 events each
