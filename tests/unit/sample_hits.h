@@ -48,7 +48,7 @@ static inline void record_begin(struct record *r, struct hit hit)
 
 static inline struct items record_items(const struct record *r)
 {
-	return (struct items){r->items, r->hit.size - (uint32_t)sizeof(r->hit)};
+	return (struct items){.data = r->items, .len = r->hit.size - (uint32_t)sizeof(r->hit)};
 }
 
 /* A process without Python; its memory is that of `fake`. */

@@ -441,7 +441,7 @@ static void test_truncated(void **state)
 	for (uint32_t len = 0; len <= whole.len; len++) {
 		uint8_t *copy = malloc(len + 1);
 		memcpy(copy, whole.data, len);
-		struct items it = {copy, len};
+		struct items it = {.data = copy, .len = len};
 		struct value out = decode_value(&d, &v, &it);
 		if (len == whole.len)
 			expect_int(out, VALUE_INT, 2);
