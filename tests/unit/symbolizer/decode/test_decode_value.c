@@ -633,12 +633,9 @@ static uint32_t pack(const struct tensor_read *c, const struct tensor_snapshot *
 	return append(bytes, len, snap->at[part].bytes + c->storage_from, 8);
 }
 
-static void test_packed(void **state)
+/* Have packed items read. */
+static struct tensor_read *read_packed(void)
 {
-	struct abi_value one = how(ABI_TENSOR, CXX_TENSOR);
-	struct tensor_snapshot snap = sample(2);
-	uint8_t bytes[2 * WIN_MAX];
-	(void)state;
 	assert_int_equal(sample_target_learn(&s), 0);
 	const struct tensor_layout *l = &s.target.layout;
 	struct tensor_read *c = &s.target.reads[0];
@@ -651,6 +648,16 @@ static void test_packed(void **state)
 				  .sizes = l->sizes,
 				  .inline_dims = l->inline_dims,
 				  .tail = 32};
+	return c;
+}
+
+static void test_packed(void **state)
+{
+	struct abi_value one = how(ABI_TENSOR, CXX_TENSOR);
+	struct tensor_snapshot snap = sample(2);
+	uint8_t bytes[2 * WIN_MAX];
+	(void)state;
+	const struct tensor_read *c = read_packed();
 	begin();
 	record_item(&rec, ITEM_SNAPSHOT, READ, 0, &snap, sizeof(snap));
 	struct value want = decode(&one);
@@ -673,6 +680,68 @@ static void test_packed(void **state)
 	begin();
 	record_item(&rec, ITEM_TENSOR, READ, TPART_PACKED | TPART_STORAGE, bytes, len);
 	expect_not(decode(&one), "memory could not be read");
+}
+
+static struct value decode_packed(const uint8_t *bytes, uint32_t len)
+{
+	const struct abi_value one = how(ABI_TENSOR, CXX_TENSOR);
+	begin();
+	record_item(&rec, ITEM_TENSOR, READ, TPART_PACKED | TPART_STORAGE, bytes, len);
+	return decode(&one);
+}
+
+static void expect_same(const struct value *a, const struct value *b)
+{
+	assert_int_equal(a->kind, b->kind);
+	if (a->kind != VALUE_TENSOR)
+		return;
+	const struct tensor *x = a->tensor, *y = b->tensor;
+	const size_t head = offsetof(struct tensor_meta, shape), n = 8u * x->meta.ndim;
+	assert_memory_equal(&x->meta, &y->meta, head);
+	assert_int_equal(!x->meta.shape, !y->meta.shape);
+	assert_int_equal(!x->meta.stride, !y->meta.stride);
+	if (n && x->meta.shape)
+		assert_memory_equal(x->meta.shape, y->meta.shape, n);
+	if (n && x->meta.stride)
+		assert_memory_equal(x->meta.stride, y->meta.stride, n);
+	assert_int_equal(x->storage_offset, y->storage_offset);
+	assert_int_equal(x->data_ptr, y->data_ptr);
+	assert_int_equal(x->impl, y->impl);
+	assert_int_equal(x->storage, y->storage);
+}
+
+/* Whatever else is read of a tensor once one has been seen, it is decoded to the same as if none
+ * had. */
+static void test_seen(void **state)
+{
+	struct tensor_snapshot snap = sample(2);
+	uint8_t bytes[2 * WIN_MAX];
+	unsigned nsame = 0;
+	(void)state;
+	uint32_t len = pack(read_packed(), &snap, bytes);
+	s.target.layout.unknown &= ~(uint32_t)LAYOUT_NODE;
+	memset(bytes + 24, 0, 8); /* no autograd meta */
+	struct value first = decode_packed(bytes, len);
+	assert_int_equal(first.kind, VALUE_TENSOR);
+	const uint64_t same = first.tensor->same;
+	assert_int_not_equal(same, 0);
+	for (uint32_t bit = 0; bit < 8 * len; bit++) {
+		bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+		seen_tensors_forget(&s.target);
+		struct value alone = decode_packed(bytes, len);
+		seen_tensors_forget(&s.target);
+		bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+		const uint64_t before = decode_packed(bytes, len).tensor->same;
+		bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+		struct value after = decode_packed(bytes, len);
+		bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+		expect_same(&after, &alone);
+		nsame += after.kind == VALUE_TENSOR && after.tensor->same == before;
+	}
+	/* Only the addresses of the tensor, its storage and its data. */
+	assert_int_equal(nsame, 3 * 64);
+	s.target.conf.generation++;
+	assert_int_not_equal(decode_packed(bytes, len).tensor->same, same);
 }
 
 /* IValues. */
@@ -1038,6 +1107,7 @@ int main(void)
 	    cmocka_unit_test(test_snapshot_outline),
 	    cmocka_unit_test(test_newer_generation),
 	    cmocka_unit_test(test_packed),
+	    cmocka_unit_test(test_seen),
 	    cmocka_unit_test(test_boxed_plain),
 	    cmocka_unit_test(test_boxed_tensor),
 	    cmocka_unit_test(test_boxed_string),
