@@ -610,29 +610,6 @@ static void test_newer_generation(void **state)
 	assert_int_equal(decode(&one).kind, VALUE_TENSOR);
 }
 
-static uint32_t append(uint8_t *to, uint32_t len, const uint8_t *from, uint32_t n)
-{
-	memcpy(to + len, from, n);
-	return len + n;
-}
-
-/* The words of a packed item: of the window, and of what the storage pointer points to. */
-static uint32_t pack(const struct tensor_read *c, const struct tensor_snapshot *snap,
-		     uint8_t *bytes)
-{
-	const uint8_t *w = snap->impl, *dims = w + c->sizes + 8;
-	unsigned part = (c->storage - SNAPSHOT_FIRST) / 8;
-	uint32_t ndim = w[c->sizes], len = append(bytes, 0, (const uint8_t *)&snap->impl_addr, 8);
-	len = append(bytes, len, w, 8);
-	len = append(bytes, len, w + c->storage, 8);
-	len = append(bytes, len, w + c->meta, 8);
-	len = append(bytes, len, w + c->sizes, 8);
-	len = append(bytes, len, dims, 8 * ndim);
-	len = append(bytes, len, dims + 8 * c->inline_dims, 8 * ndim);
-	len = append(bytes, len, w + c->tail, c->win_len - c->tail);
-	return append(bytes, len, snap->at[part].bytes + c->storage_from, 8);
-}
-
 /* Have packed items read. */
 static struct tensor_read *read_packed(void)
 {
@@ -640,14 +617,7 @@ static struct tensor_read *read_packed(void)
 	const struct tensor_layout *l = &s.target.layout;
 	struct tensor_read *c = &s.target.reads[0];
 	s.target.conf.generation = s.target.reading = 0;
-	*c = (struct tensor_read){.win_len = l->win_len,
-				  .storage = l->storage,
-				  .storage_from = l->storage_data_ptr,
-				  .storage_len = 8,
-				  .meta = l->autograd_meta,
-				  .sizes = l->sizes,
-				  .inline_dims = l->inline_dims,
-				  .tail = 32};
+	*c = sample_packed_read(l);
 	return c;
 }
 
@@ -662,7 +632,7 @@ static void test_packed(void **state)
 	record_item(&rec, ITEM_SNAPSHOT, READ, 0, &snap, sizeof(snap));
 	struct value want = decode(&one);
 	begin();
-	uint32_t len = pack(c, &snap, bytes);
+	uint32_t len = sample_pack(c, &snap, bytes);
 	record_item(&rec, ITEM_TENSOR, READ, TPART_PACKED | TPART_STORAGE, bytes, len);
 	struct value v = decode(&one);
 	assert_int_equal(v.kind, VALUE_TENSOR);
@@ -718,7 +688,7 @@ static void test_seen(void **state)
 	uint8_t bytes[2 * WIN_MAX];
 	unsigned nsame = 0;
 	(void)state;
-	uint32_t len = pack(read_packed(), &snap, bytes);
+	uint32_t len = sample_pack(read_packed(), &snap, bytes);
 	s.target.layout.unknown &= ~(uint32_t)LAYOUT_NODE;
 	memset(bytes + 24, 0, 8); /* no autograd meta */
 	struct value first = decode_packed(bytes, len);
