@@ -512,7 +512,7 @@ int trace_loop_run(struct trace_loop *l, struct err *e)
 	int r = 0;
 	thread_hurry(false); /* the engine's ring buffer overflows unless it is drained in time */
 	for (unsigned n = 0; !stop && !l->gone && r == 0; n++) {
-		poll(fds, 3, 1);
+		poll(fds, 3, session_pause(l->session));
 		r = halts ? halt(l, e) : turn(l, e);
 		if (n % 16 == 0)
 			trace_loop_look(l);

@@ -24,6 +24,15 @@
 struct meta_numbers {
 	int64_t (*number)(void *arg, const void *payload, uint32_t len);
 	void *arg;
+	struct meta_known *known; /* META_KNOWN of them, at first all zeros; NULL: none */
+};
+
+enum { META_KNOWN = 1024 };
+
+/* The number of the metadata of tensors that have this in tensor.same. */
+struct meta_known {
+	uint64_t same;
+	int64_t number;
 };
 
 /* One value. 0 (check o->full), or what `metas` returned. */
@@ -174,6 +183,7 @@ struct trace_ids {
 
 	struct intern strings, ops, metas, frames, stacks, threads;
 	struct map op_ids, frame_ids, stack_ids; /* cache of numbers by address */
+	struct meta_known known[META_KNOWN];
 	bool *frame_has_text;
 	uint32_t frame_has_text_size;
 };

@@ -77,8 +77,14 @@ static void encode_meta(struct out *o, const struct tensor_meta *m)
 		out_s(o, m->stride[i]);
 }
 
-static int put_tensor(struct out *o, const struct tensor *t, const struct meta_numbers *metas)
+static int put_meta(struct out *o, const struct tensor *t, const struct meta_numbers *metas)
 {
+	struct meta_known *known =
+	    t->same && metas->known ? &metas->known[t->same % META_KNOWN] : NULL;
+	if (known && known->same == t->same) {
+		out_u(o, (uint64_t)known->number + 1);
+		return 0;
+	}
 	uint8_t buf[TRACE_META_PAYLOAD_MAX];
 	struct out m = {.p = buf, .end = buf + sizeof(buf)};
 	encode_meta(&m, &t->meta);
@@ -89,6 +95,16 @@ static int put_tensor(struct out *o, const struct tensor *t, const struct meta_n
 	out_u(o, id < 0 ? 0 : (uint64_t)id + 1);
 	if (id < 0)
 		out_bytes(o, buf, len);
+	else if (known)
+		*known = (struct meta_known){.same = t->same, .number = id};
+	return 0;
+}
+
+static int put_tensor(struct out *o, const struct tensor *t, const struct meta_numbers *metas)
+{
+	int r = put_meta(o, t, metas);
+	if (r)
+		return r;
 	out_s(o, t->storage_offset);
 	out_u(o, t->data_ptr);
 	out_u(o, t->impl);

@@ -12,7 +12,8 @@ enum {
 static int put_values(struct trace_file *w, struct out *o, const struct op_event *ev,
 		      bool *has_stats)
 {
-	struct meta_numbers metas = {.number = trace_ids_meta, .arg = &w->ids};
+	struct meta_numbers metas = {
+	    .number = trace_ids_meta, .arg = &w->ids, .known = w->ids.known};
 	int r = 0;
 	for (uint16_t i = 0; i < ev->nargs && !r; i++)
 		r = trace_encode_value(o, &ev->args[i], &metas);

@@ -134,11 +134,13 @@ static bool raw_of_item(const struct tensor_read *c, const struct tensor_layout 
 /* A hit carries the generation it began with, but the engine may have received the next one before
  * it ended. The lengths of the parts show which of the two an item was made with. */
 static bool read_item(const struct target *t, const struct item *i, struct tensor_raw *raw,
-		      struct unpacked *u, const uint8_t **node_seq)
+		      struct unpacked *u, const uint8_t **node_seq, bool *is_newer)
 {
 	uint16_t newer = (uint16_t)(t->conf.generation - t->reading);
+	*is_newer = false;
 	if (raw_of_item(&t->reads[t->reading % READS_KEPT], &t->layout, i, raw, u, node_seq))
 		return true;
+	*is_newer = true;
 	return newer && newer < READS_KEPT &&
 	       raw_of_item(&t->reads[(t->reading + 1u) % READS_KEPT], &t->layout, i, raw, u,
 			   node_seq);
@@ -168,8 +170,11 @@ static struct value decode_raw(struct decode *d, const struct tensor_raw *raw,
 		return (struct value){.kind = VALUE_NONE};
 	if (r)
 		return value_not_decoded("not a tensor");
-	if (x.learn_meta && !layout_learn_meta(&t->layout, x.learn_meta, t->rtti, &t->mem))
-		tensor_decode(&t->layout, raw, t->rtti, d->arena, v.tensor, &x);
+	if (x.learn_meta) {
+		if (!layout_learn_meta(&t->layout, x.learn_meta, t->rtti, &t->mem))
+			tensor_decode(&t->layout, raw, t->rtti, d->arena, v.tensor, &x);
+		seen_tensors_forget(t);
+	}
 	struct tensor_meta *m = &v.tensor->meta;
 	m->device_type = (int8_t)names_device_code(m->device_type, t->ops->ndevice_types);
 	uint64_t seq = load64(node_seq);
@@ -199,20 +204,37 @@ static struct tensor_raw raw_of_snapshot(struct decode *d, const struct item *i,
 	return raw;
 }
 
+static struct value decode_item(struct decode *d, const struct item *i)
+{
+	struct seen_key key;
+	struct seen_node node;
+	struct tensor_raw raw;
+	struct unpacked u;
+	const uint8_t *node_seq = NULL;
+	bool is_newer;
+	const bool has_key = seen_key_make(d->target, i, &key);
+	struct tensor *seen = has_key ? seen_tensors_find(d, i, &key, &node) : NULL;
+	if (seen) {
+		add_node(d, node.addr, node.has_seq ? &node.seq : NULL);
+		return (struct value){.kind = VALUE_TENSOR, .tensor = seen};
+	}
+	if (!read_item(d->target, i, &raw, &u, &node_seq, &is_newer))
+		return value_not_decoded("memory could not be read");
+	struct value v = decode_raw(d, &raw, node_seq, false);
+	if (has_key && !is_newer && v.kind == VALUE_TENSOR)
+		seen_tensors_add(d->target, i, &key, v.tensor);
+	return v;
+}
+
 struct value decode_tensor(struct decode *d, const struct item *i)
 {
 	struct tensor_raw raw;
-	const uint8_t *node_seq = NULL;
 	if (i->aux & TPART_UNDEFINED)
 		return (struct value){.kind = VALUE_NONE};
 	if (!d->target->layout.solved)
 		return value_not_decoded("the layout of tensors is not known yet");
-	if (i->kind == ITEM_TENSOR) {
-		struct unpacked u;
-		if (!read_item(d->target, i, &raw, &u, &node_seq))
-			return value_not_decoded("memory could not be read");
-		return decode_raw(d, &raw, node_seq, false);
-	}
+	if (i->kind == ITEM_TENSOR)
+		return decode_item(d, i);
 	struct tensor_snapshot s;
 	if (i->len < sizeof(s))
 		return value_not_decoded("memory could not be read");

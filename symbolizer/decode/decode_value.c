@@ -6,9 +6,30 @@
 #include "symbolizer/decode/target.h"
 #include "symbolizer/event/names.h"
 
+void items_make_index(struct items *it, struct items_index *x)
+{
+	it->index = NULL;
+	if (it->len >= UINT16_MAX)
+		return;
+	*x = (struct items_index){0};
+	for (const struct item *i = NULL; (i = items_next(it, i));) {
+		const uint16_t at = (uint16_t)((const uint8_t *)i - it->data + 1);
+		uint16_t *to = i->kind == ITEM_STACK	 ? &x->stack
+			       : i->read < INDEXED_READS ? &x->read[i->read]
+			       : i->kind == ITEM_NATIVE	 ? &x->native
+			       : i->kind == ITEM_INNER	 ? &x->inner
+							 : NULL;
+		if (to && !*to)
+			*to = at;
+	}
+	it->index = x;
+}
+
 const struct item *items_stack(const struct items *it)
 {
 	const struct item *i = NULL;
+	if (it->index)
+		return items_indexed(it, it->index->stack);
 	while ((i = items_next(it, i)))
 		if (i->kind == ITEM_STACK)
 			return i;
@@ -17,8 +38,8 @@ const struct item *items_stack(const struct items *it)
 
 bool items_native(const struct items *it, struct native_raw *out)
 {
-	const struct item *i = NULL;
-	while ((i = items_next(it, i)) && i->kind != ITEM_NATIVE)
+	const struct item *i = it->index ? items_indexed(it, it->index->native) : NULL;
+	while (!it->index && (i = items_next(it, i)) && i->kind != ITEM_NATIVE)
 		;
 	if (!i)
 		return false;

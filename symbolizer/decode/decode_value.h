@@ -12,15 +12,27 @@
 #include "symbolizer/ops/schema.h"
 #include "symbolizer/plan/plan.h"
 
+enum { INDEXED_READS = 32 };
+
+/* Where items begin: offset + 1; 0: there is none. */
+struct items_index {
+	uint16_t read[INDEXED_READS]; /* the first of that read, other than a stack */
+	uint16_t stack, native, inner;
+};
+
 /* The items of one hit: `len` bytes at `data`, as sent by the engine. Borrowed. */
 struct items {
 	const uint8_t *data;
 	uint32_t len;
+	const struct items_index *index; /* NULL: they are searched */
 };
 
 static inline struct items items_of(const struct hit *h)
 {
-	return (struct items){(const uint8_t *)(h + 1), h->size - (uint32_t)sizeof(*h)};
+	return (struct items){
+	    .data = (const uint8_t *)(h + 1),
+	    .len = h->size - (uint32_t)sizeof(*h),
+	};
 }
 
 enum { MAX_NODES = 64 };
@@ -60,17 +72,28 @@ static inline const struct item *items_next(const struct items *it, const struct
 	return items_at(it, off + (uint32_t)sizeof(*after) + ((after->len + 7u) & ~7u));
 }
 
+/* The item that an index has at `at`; NULL: none. */
+static inline const struct item *items_indexed(const struct items *it, uint16_t at)
+{
+	return at ? (const struct item *)(it->data + at - 1) : NULL;
+}
+
 /* The first item made by read number `read` and following `after` (NULL: any), other than a stack
  * item; NULL if there is none. Lies wholly within `it`. */
 static inline const struct item *items_find(const struct items *it, unsigned read,
 					    const struct item *after)
 {
 	const struct item *i = after;
+	if (!after && it->index && read < INDEXED_READS)
+		return items_indexed(it, it->index->read[read]);
 	while ((i = items_next(it, i)))
 		if (i->read == read && i->kind != ITEM_STACK)
 			return i;
 	return NULL;
 }
+
+/* Index the items, in `x`, which must live as long; they must not change. */
+void items_make_index(struct items *it, struct items_index *x);
 
 /* The first `size` bytes of what read number `read` brought, into *out; false: it brought fewer. */
 static inline bool items_data(const struct items *it, unsigned read, void *out, size_t size)

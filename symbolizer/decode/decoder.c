@@ -56,12 +56,14 @@ static uint64_t tensor_vtable(const struct item *i)
 	return w;
 }
 
-/* Look up the names of ops and classes now: the process may end before the record is decoded. */
-static void look_up(struct target *t, const struct hit *h, const struct items *it)
+/* Look up the names of ops and classes now: the process may end before the record is decoded.
+ * Whether there is a native stack among the items. */
+static bool look_up(struct target *t, const struct hit *h, const struct items *it)
 {
 	const struct registered_op *reg;
+	bool is_native = false;
 	if (h->op >= t->ops->n)
-		return;
+		return true;
 	const struct op_probe *p = &t->ops->ops[h->op];
 	bool names = h->kind == HIT_SUM || (h->kind == HIT_ENTRY && !(h->flags & HIT_CONT));
 	if (names && p->role != ROLE_CALL && p->role != ROLE_NODE)
@@ -69,12 +71,14 @@ static void look_up(struct target *t, const struct hit *h, const struct items *i
 	uint64_t before = 0; /* most tensors are of the same class */
 	for (const struct item *i = NULL; (i = items_next(it, i));) {
 		uint64_t vtable = tensor_vtable(i);
+		is_native |= i->kind == ITEM_NATIVE;
 		if (i->kind == ITEM_OBJECT && i->len >= 8)
 			memcpy(&vtable, i + 1, sizeof(vtable));
 		if (vtable && vtable != before)
 			rtti_of_vtable(t->rtti, vtable);
 		before = vtable;
 	}
+	return is_native;
 }
 
 /* Rows for the next walks, and names while the process is there. What has rows has names. */
@@ -100,8 +104,8 @@ static void learn_hit(struct target *t, const struct hit *h)
 		target_defined(t, &it);
 		return;
 	}
-	look_up(t, h, &it);
-	learn_native(t, h, &it);
+	if (look_up(t, h, &it))
+		learn_native(t, h, &it);
 	if (!t->layout_known)
 		target_learn(t, &it);
 }

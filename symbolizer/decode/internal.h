@@ -19,6 +19,39 @@
  * an undefined tensor, or VALUE_NOT_DECODED. Adds the tensor's grad_fn to d->nodes. */
 struct value decode_tensor(struct decode *d, const struct item *i);
 
+/* Tensors decoded before, by what their items say other than addresses. */
+
+enum { SEEN_WORDS = 32 };
+
+struct seen_key {
+	uint32_t n;	  /* words of the payload */
+	uint32_t aux;	  /* the item's */
+	uint32_t unknown; /* of the layout that it was decoded by, as are: */
+	uint16_t reading, generation;
+	uint64_t words[SEEN_WORDS]; /* the payload, in place of an address whether there is one */
+};
+
+/* The autograd node that such an item tells of; addr 0: none. */
+struct seen_node {
+	uint64_t addr, seq;
+	bool has_seq;
+};
+
+/* The key of `i`, an ITEM_TENSOR of the hit being decoded; false: it is none to be found again. */
+bool seen_key_make(const struct target *t, const struct item *i, struct seen_key *k);
+
+/* The tensor of `i`, in d->arena, if one with the same key was added; else NULL. */
+struct tensor *seen_tensors_find(struct decode *d, const struct item *i, const struct seen_key *k,
+				 struct seen_node *node);
+
+/* Remember what `i` was decoded to by the layout that the key was made with, unless something of it
+ * is unknown. Sets tensor->same. */
+void seen_tensors_add(struct target *t, const struct item *i, const struct seen_key *k,
+		      struct tensor *tensor);
+
+/* Forget all. */
+void seen_tensors_forget(struct target *t);
+
 /* Where rank and size, two ints side by side, are in a ProcessGroup differs between versions of
  * PyTorch. The group of all ranks tells: its are RANK and WORLD_SIZE. Returns the offset in the
  * `len` bytes, at least `from`; 0: nowhere; GROUP_NOT_KNOWN: of two places neither is believed. */

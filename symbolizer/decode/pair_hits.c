@@ -207,6 +207,8 @@ static const void *counts_of(const struct items *it, uint8_t kind, size_t size)
 static uint64_t inner_ns(const struct items *it)
 {
 	uint64_t ns = 0;
+	if (it->index && !it->index->inner)
+		return 0;
 	const void *at = counts_of(it, ITEM_INNER, sizeof(ns));
 	if (at)
 		memcpy(&ns, at, sizeof(ns));
@@ -317,6 +319,7 @@ static void on_op(struct decoder *d, struct target *t, const struct hit *h)
 		return;
 	}
 	struct items it = items_of(h);
+	struct items_index index;
 	if (h->flags & (HIT_MORE | HIT_CONT)) {
 		if (hit_fragments_add(&th->parts, h))
 			d->dropped++;
@@ -324,6 +327,7 @@ static void on_op(struct decoder *d, struct target *t, const struct hit *h)
 			return;
 		it = hit_fragments_end(&th->parts);
 	}
+	items_make_index(&it, &index);
 	if (h->kind == HIT_ENTRY)
 		after_node_entry(&th->after, h->seq);
 	if (t->ops->ops[h->op].role == ROLE_GRADS)

@@ -42,7 +42,7 @@ int hit_fragments_add(struct hit_fragments *p, const struct hit *h)
 struct items hit_fragments_end(struct hit_fragments *p)
 {
 	p->head.kind = 0;
-	return (struct items){p->data, p->lost ? 0 : (uint32_t)p->len};
+	return (struct items){.data = p->data, .len = p->lost ? 0 : (uint32_t)p->len};
 }
 
 void hit_fragments_free(struct hit_fragments *p)

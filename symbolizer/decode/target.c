@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "symbolizer/decode/internal.h"
 #include "symbolizer/python/python.h"
 
 static int find_biases(struct target *t, const struct maps *maps)
@@ -182,6 +183,7 @@ void target_close(struct target *t)
 	native_callers_free(t->callers);
 	interned_free(t->interned);
 	registry_free(t->registry);
+	seen_tensors_forget(t);
 	rtti_free(t->rtti);
 	node_map_free(&t->nodes);
 	free(t->snapshots);

@@ -149,6 +149,7 @@ struct target {
 	struct tensor_snapshot *snapshots;
 	uint32_t nsnapshots;
 	struct tensor_read reads[READS_KEPT]; /* conf.tensor of the last generations */
+	struct seen_tensors *seen;	      /* NULL: none yet */
 	uint16_t reading;		      /* generation of the hit being decoded */
 	struct proc_conf conf;		      /* what the engine is to read */
 	struct torch_package package;

@@ -62,6 +62,7 @@ struct tensor {
 	uint64_t data_ptr;	/* address of the first element, as Tensor.data_ptr(); 0 if none */
 	uint64_t impl;		/* address of the TensorImpl */
 	uint64_t storage;	/* address of the StorageImpl, 0 if none */
+	uint64_t same; /* where it is that of another tensor, not 0, `meta` is, too; 0: not known */
 };
 
 struct value {

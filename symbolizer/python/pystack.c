@@ -242,11 +242,18 @@ static size_t drop_own(const struct raw *raw, const struct py_frame **frames)
 	return n;
 }
 
+static uint64_t resolved;
+
+uint64_t py_stacks_resolved(void)
+{
+	return resolved;
+}
+
 /* `frames` may be NULL: the modules are unknown. */
 static const struct py_stack *intern_raw(struct py_runtime *rt, const uint64_t frames[][3],
 					 uint64_t ns)
 {
-	const struct py_frame *resolved[MAX_DEPTH] = {NULL};
+	const struct py_frame *found[MAX_DEPTH] = {NULL};
 	struct py_stacks *s = rt->stacks;
 	struct raw *raw = &s->raw;
 	struct stack like = {.depth = (uint16_t)raw->n, .truncated = raw->truncated};
@@ -255,7 +262,8 @@ static const struct py_stack *intern_raw(struct py_runtime *rt, const uint64_t f
 
 	if (r && r->epoch == py_codes_epoch(rt->codes) && py_module_node_known(rt, r->node))
 		return again(rt, r, ns);
-	resolve_frames(rt, raw, resolved, &sure);
+	resolved++;
+	resolve_frames(rt, raw, found, &sure);
 	if (frames) /* resolving may have identified the module calls */
 		take_modules(rt->codes, raw, frames);
 	kept = (struct raw_stack){.epoch = py_codes_epoch(rt->codes),
@@ -264,11 +272,11 @@ static const struct py_stack *intern_raw(struct py_runtime *rt, const uint64_t f
 				  .n = (uint16_t)raw->n,
 				  .truncated = raw->truncated,
 				  .no_modules = raw->no_modules};
-	if (!raw->no_modules && !is_of_other_module(raw, resolved))
+	if (!raw->no_modules && !is_of_other_module(raw, found))
 		kept.node = py_module_node(rt, raw->around, raw->words + 2 * raw->n, raw->nmodules);
 	like.module = py_module_path(rt, kept.node, ns);
-	like.depth = (uint16_t)drop_own(raw, resolved);
-	kept.stack = intern_frames(s, like, resolved);
+	like.depth = (uint16_t)drop_own(raw, found);
+	kept.stack = intern_frames(s, like, found);
 	if (kept.stack)
 		s->nodes[kept.stack->id] = kept.node;
 	if (kept.stack && sure)

@@ -184,6 +184,9 @@ void py_code_check(struct py_runtime *rt, uint64_t code);
 const struct py_stack *py_stack_intern(struct py_runtime *rt, const uint64_t pairs[][2], size_t n,
 				       bool truncated);
 
+/* How often stacks were new, or not as they were before, in all processes so far. */
+uint64_t py_stacks_resolved(void);
+
 /* The same with py_stack.module, for frames as they come with hits: frames[i] = {code object,
  * instruction, first local variable}, taken at `ns` (CLOCK_MONOTONIC). */
 const struct py_stack *py_stack_intern_at(struct py_runtime *rt, const uint64_t frames[][3],

@@ -102,12 +102,17 @@ static void plant(struct sample_target *s, struct record *r, unsigned char how, 
 	uint64_t object[OBJECT_SIZE / 8] = {how >> 5 ? boxes[(how >> 5) % 4] : s->fake.node,
 					    s->fake.storage};
 	fake_snapshot(&s->fake, &t, &snap);
+	uint8_t packed[2 * WIN_MAX];
 	switch (how % 4) {
 	case 0:
 		record_item(r, ITEM_SNAPSHOT, read, how, &snap, sizeof(snap));
 		break;
 	case 1:
-		record_item(r, ITEM_TENSOR, read, how, &snap, 8 + how);
+		if (how & 4)
+			record_item(r, ITEM_TENSOR, read, TPART_PACKED | TPART_STORAGE, packed,
+				    sample_pack(&s->target.reads[0], &snap, packed));
+		else
+			record_item(r, ITEM_TENSOR, read, how, &snap, 8 + how);
 		break;
 	case 2:
 		record_item(r, ITEM_OBJECT, read, how >> 2 & 7, object, sizeof(object));
@@ -196,6 +201,9 @@ static void know_layout(struct sample_target *s)
 		layout = s->target.layout;
 	s->target.layout = layout;
 	s->target.layout_complete = s->target.layout_known = true;
+	s->target.layout.unknown &= ~(uint32_t)LAYOUT_NODE;
+	for (unsigned i = 0; i < READS_KEPT; i++)
+		s->target.reads[i] = sample_packed_read(&layout);
 }
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)

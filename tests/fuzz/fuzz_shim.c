@@ -24,6 +24,7 @@ static void on_hit(const struct hit *h, void *arg)
 static void fill(struct shim_share *s, struct input *in)
 {
 	static const unsigned rings[RINGS] = {0, 1, SHIM_THREADS - 1};
+	s->nthreads = SHIM_THREADS;
 	for (unsigned i = 0; i < RINGS; i++) {
 		struct shim_thread *t = &s->thread[rings[i]];
 		uint8_t b[8] = {0};

@@ -48,7 +48,7 @@ static inline void record_begin(struct record *r, struct hit hit)
 
 static inline struct items record_items(const struct record *r)
 {
-	return (struct items){r->items, r->hit.size - (uint32_t)sizeof(r->hit)};
+	return (struct items){.data = r->items, .len = r->hit.size - (uint32_t)sizeof(r->hit)};
 }
 
 /* A process without Python; its memory is that of `fake`. */
@@ -99,6 +99,45 @@ static inline void sample_target_free(struct sample_target *s)
 	rtti_free(s->target.rtti);
 	node_map_free(&s->target.nodes);
 	free(s->target.snapshots);
+	free(s->target.seen);
+}
+
+/* How tensors are read into packed items (TPART_PACKED). */
+static inline struct tensor_read sample_packed_read(const struct tensor_layout *l)
+{
+	return (struct tensor_read){.win_len = l->win_len,
+				    .storage = l->storage,
+				    .storage_from = l->storage_data_ptr,
+				    .storage_len = 8,
+				    .meta = l->autograd_meta,
+				    .sizes = l->sizes,
+				    .inline_dims = l->inline_dims,
+				    .tail = 32};
+}
+
+static inline uint32_t sample_append(uint8_t *to, uint32_t len, const uint8_t *from, uint32_t n)
+{
+	memcpy(to + len, from, n);
+	return len + n;
+}
+
+/* The words of a packed item with TPART_STORAGE, at most 2 * WIN_MAX bytes: of the window, and of
+ * what the storage pointer points to. Returns their length. */
+static inline uint32_t sample_pack(const struct tensor_read *c, const struct tensor_snapshot *snap,
+				   uint8_t *bytes)
+{
+	const uint8_t *w = snap->impl, *dims = w + c->sizes + 8;
+	unsigned part = (c->storage - SNAPSHOT_FIRST) / 8;
+	uint32_t ndim = w[c->sizes];
+	uint32_t len = sample_append(bytes, 0, (const uint8_t *)&snap->impl_addr, 8);
+	len = sample_append(bytes, len, w, 8);
+	len = sample_append(bytes, len, w + c->storage, 8);
+	len = sample_append(bytes, len, w + c->meta, 8);
+	len = sample_append(bytes, len, w + c->sizes, 8);
+	len = sample_append(bytes, len, dims, 8 * ndim);
+	len = sample_append(bytes, len, dims + 8 * c->inline_dims, 8 * ndim);
+	len = sample_append(bytes, len, w + c->tail, c->win_len - c->tail);
+	return sample_append(bytes, len, snap->at[part].bytes + c->storage_from, 8);
 }
 
 #endif

@@ -134,6 +134,8 @@ struct session {
 	uint64_t lost_ns; /* when lost records were last counted */
 	uint64_t lean;	  /* of these events, those without arguments or results (HIT_LEAN) */
 	uint64_t start_ns, first_ns, now, kept_house;
+	uint64_t news_ns;	       /* when a process, or a stack of frames, was last new */
+	uint64_t resolved;	       /* py_stacks_resolved then */
 	uint64_t limit_from_ns;	       /* see session_start_time; 0: not called */
 	uint64_t stats_ns, stats_hits; /* when stats were last written, and the hits by then */
 	uint64_t dispatch_since;       /* start of the current count; 0: not counting */

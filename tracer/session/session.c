@@ -332,6 +332,21 @@ static bool is_over(const struct session *s)
 	       (s->o->count && s->events >= s->o->count);
 }
 
+static void look_for_news(struct session *s)
+{
+	const uint64_t resolved = py_stacks_resolved();
+	if (s->resolved != resolved)
+		s->news_ns = s->now;
+	s->resolved = resolved;
+}
+
+/* What is new is read at once, as the process may end. */
+int session_pause(const struct session *s)
+{
+	enum { NEW_NS = 500 * 1000 * 1000 };
+	return s->engine->calm && s->now - s->news_ns >= NEW_NS ? ENGINE_CALM_MS : 1;
+}
+
 int session_step(struct session *s, struct err *e)
 {
 	s->now = session_now();
@@ -342,6 +357,7 @@ int session_step(struct session *s, struct err *e)
 	}
 	int r = consume(s);
 	decoder_tick(s->decoder, s->now);
+	look_for_news(s);
 	int devices = r < 0 ? r : session_take_activities(s, r >= ENGINE_AT_ONCE);
 	if (devices < 0)
 		return engine_failed(s, devices, e);

@@ -129,11 +129,15 @@ void session_start_time(struct session *s);
 /* The process has exited or called exec: its open ops end. */
 void session_remove(struct session *s, pid_t pid);
 
-/* Consume what has arrived, at most a few milliseconds' worth; call it every millisecond. Returns
- * 0; 1 when a limit of the options is reached; -errno when the session cannot go on. A failing
- * output (disk full) does not fail the session: it goes on without that output, and *e is set once.
+/* Consume what has arrived, at most a few milliseconds' worth; call it every millisecond, or
+ * after session_pause. Returns 0; 1 when a limit of the options is reached; -errno when the session
+ * cannot go on. A failing output (disk full) does not fail the session: it goes on without that
+ * output, and *e is set once.
  */
 int session_step(struct session *s, struct err *e);
+
+/* How many milliseconds until the next session_step. */
+int session_pause(const struct session *s);
 
 /* The process whose libtorch does not have what the options name (--ops, --not-ops, --when), so
  * that nothing can be traced: session_step has failed. 0: none. */

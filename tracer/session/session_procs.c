@@ -272,6 +272,7 @@ int session_add(struct session *s, pid_t pid, struct err *e)
 	struct maps maps;
 	if (session_proc(s, pid))
 		return 0;
+	s->news_ns = session_now();
 	int r = maps_read(pid, &maps, e);
 	if (r)
 		return r;

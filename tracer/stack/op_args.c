@@ -243,7 +243,7 @@ struct op_caught *op_args_catch(struct op_args *a, struct native_stacks *stacks,
 
 void op_args_learn(struct op_args *a, const struct op_caught *c)
 {
-	const struct items it = {c->items, c->nitems};
+	const struct items it = {.data = c->items, .len = c->nitems};
 	target_learn(a->target, &it);
 }
 
@@ -258,7 +258,7 @@ static bool is_known(const struct op_caught *c, const struct abi_value *v)
 static struct value argument(struct op_args *a, const struct op_caught *c,
 			     const struct abi_value *v, struct arena *arena)
 {
-	const struct items it = {c->items, c->nitems};
+	const struct items it = {.data = c->items, .len = c->nitems};
 	struct decode d = {.target = a->target, .arena = arena};
 	if (!is_known(c, v))
 		return value_not_decoded("the frame of the call does not tell any more");

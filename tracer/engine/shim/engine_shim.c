@@ -206,7 +206,8 @@ static void give_sum(struct hit *h, void *arg)
 static void read_sums(struct engine_shim *m, struct inside *i, engine_hit_fn *fn, void *arg)
 {
 	struct sums_call to = {m, i, 0, fn, arg};
-	for (unsigned k = 0; i->share && !i->broken && k < SHIM_THREADS; k++) {
+	const unsigned n = i->share && !i->broken ? shim_nthreads(i->share) : 0;
+	for (unsigned k = 0; k < n && !i->broken; k++) {
 		struct sums *s = &i->share->sums[k];
 		if (!sums_changed(s))
 			continue;
@@ -223,7 +224,8 @@ static void find_rings(struct engine_shim *m)
 {
 	m->nrings = 0;
 	for (struct inside *i = m->all; i; i = i->next) {
-		for (unsigned k = 0; i->share && !i->broken && k < SHIM_THREADS; k++) {
+		const unsigned n = i->share && !i->broken ? shim_nthreads(i->share) : 0;
+		for (unsigned k = 0; k < n; k++) {
 			struct shim_thread *t = &i->share->thread[k];
 			if (!t->tid || m->nrings == RINGS_MAX)
 				continue;
@@ -362,6 +364,21 @@ static int consume_sums(struct engine_shim *m, bool all, engine_hit_fn *fn, void
 	return m->nsums;
 }
 
+/* Whether the rings, as they are found, would be read in time at a quarter of the pace. */
+static bool is_calm(const struct engine_shim *m)
+{
+	enum { PART = 16 };
+	for (const struct inside *i = m->all; i; i = i->next)
+		if (!i->share || i->gone || i->share->memory)
+			return false;
+	for (unsigned k = 0; k < m->nrings; k++) {
+		const struct ring *r = &m->rings[k].thread->records.ring;
+		if (r->head - r->tail > (uint64_t)m->chunks * CHUNK / PART)
+			return false;
+	}
+	return m->all;
+}
+
 static int consume(struct engine *g, engine_hit_fn *fn, void *arg)
 {
 	struct engine_shim *m = of(g);
@@ -369,6 +386,7 @@ static int consume(struct engine *g, engine_hit_fn *fn, void *arg)
 	int n = 0;
 	look_after(m);
 	find_rings(m);
+	g->calm = is_calm(m);
 	while (n < ENGINE_AT_ONCE && (x = oldest(m)) && ring_take(m, x, fn, arg))
 		n++;
 	if (m->may_sum)

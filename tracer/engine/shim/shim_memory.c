@@ -6,6 +6,7 @@
 
 /* Up to where each ring of a process has been looked at. */
 struct memory_heads {
+	unsigned n;
 	uint64_t at[SHIM_THREADS];
 };
 
@@ -23,7 +24,7 @@ static bool oldest(struct engine_shim *m, struct inside *i, const struct memory_
 {
 	uint64_t ts = UINT64_MAX;
 	bool any = false;
-	for (unsigned k = 0; k < SHIM_THREADS; k++) {
+	for (unsigned k = 0; k < heads->n; k++) {
 		struct chunks *c = &i->share->thread[k].memory;
 		int bad = 0;
 		const struct hit *h = chunks_next(c, i->share->memory_ring[k], &bad);
@@ -88,8 +89,9 @@ static bool take(struct engine_shim *m, struct inside *i, unsigned slot, engine_
 /* Also, once, that none were. */
 static void tell_lost(struct inside *i, engine_activity_fn *fn, void *arg)
 {
+	const unsigned n = shim_nthreads(i->share);
 	uint64_t lost = 0;
-	for (unsigned k = 0; k < SHIM_THREADS; k++)
+	for (unsigned k = 0; k < n; k++)
 		lost += i->share->thread[k].memory_lost;
 	if (lost <= i->memory_lost && i->memory_begun)
 		return;
@@ -107,7 +109,8 @@ int shim_memory(struct engine_shim *m, struct inside *i, engine_activity_fn *fn,
 	int n = 0;
 	if (!i->share || i->broken || !i->share->memory)
 		return 0;
-	for (unsigned k = 0; k < SHIM_THREADS; k++)
+	heads.n = shim_nthreads(i->share);
+	for (unsigned k = 0; k < heads.n; k++)
 		heads.at[k] = i->share->thread[k].memory.ring.head;
 	while (n < ENGINE_AT_ONCE && oldest(m, i, &heads, &slot) && take(m, i, slot, fn, arg))
 		n++;

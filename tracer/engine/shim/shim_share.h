@@ -13,7 +13,7 @@
 #include "tracer/engine/turns.h"
 
 enum {
-	SHIM_VERSION = 11,
+	SHIM_VERSION = 12,
 	SHIM_THREADS = 128,
 	SHIM_PLANS = 16384, /* the most plans of a session */
 	SHIM_NODES = 2048,
@@ -251,7 +251,8 @@ struct shim_share {
 	struct shim_near near;
 	struct unwind_table unwind; /* written by ditrace, as it meets return addresses */
 	uint16_t proc;
-	_Atomic uint64_t lost; /* of threads without a ring */
+	_Atomic uint64_t lost;	   /* of threads without a ring */
+	_Atomic uint32_t nthreads; /* of `thread` only so many, the first, were ever claimed */
 	struct shim_thread thread[SHIM_THREADS];
 	_Alignas(4096) struct sums sums[SHIM_THREADS]; /* of the thread of the same index */
 	_Alignas(4096) uint8_t ring[SHIM_THREADS][SHIM_RING];
@@ -259,6 +260,13 @@ struct shim_share {
 	_Alignas(4096) uint8_t activity_ring[SHIM_RING];
 	_Alignas(4096) uint8_t memory_ring[SHIM_THREADS][SHIM_MEMORY_RING];
 };
+
+/* How many of `thread` need to be looked at; the process may have written anything there. */
+static inline unsigned shim_nthreads(const struct shim_share *s)
+{
+	uint32_t n = atomic_load_explicit(&s->nthreads, memory_order_acquire);
+	return n < SHIM_THREADS ? n : SHIM_THREADS;
+}
 
 struct shim_counts {
 	uint64_t hits, lost, sampled, sampled_ns;

@@ -100,6 +100,13 @@ void recorder_thread_ends(void *memory)
 		atomic_store(&t->share->thread[t->index].ended, 1);
 }
 
+static void count_thread(struct shim_share *s, uint32_t n)
+{
+	uint32_t was = s->nthreads;
+	while (was < n && !atomic_compare_exchange_weak(&s->nthreads, &was, n))
+		;
+}
+
 static bool claim(struct recorder_thread *t, struct shim_share *s)
 {
 	int32_t tid = (int32_t)syscall(SYS_gettid);
@@ -107,6 +114,7 @@ static bool claim(struct recorder_thread *t, struct shim_share *s)
 		int32_t none = 0;
 		if (!atomic_compare_exchange_strong(&s->thread[i].tid, &none, tid))
 			continue;
+		count_thread(s, i + 1);
 		s->thread[i].self = (uint32_t)(uintptr_t)__builtin_thread_pointer();
 		t->share = s;
 		t->index = i;

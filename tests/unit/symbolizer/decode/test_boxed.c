@@ -81,7 +81,7 @@ static void test_cut(void **state)
 	add(4096, "aten::add");
 	struct items it = call(1, 4096, "aten::add");
 	for (uint32_t len = 0; len < it.len; len += 8) {
-		struct items part = {malloc(len + 1), len};
+		struct items part = {.data = malloc(len + 1), .len = len};
 		assert_non_null(part.data);
 		memcpy((void *)part.data, it.data, len);
 		bool whole = len >= it.len - 16; /* all but the last item */

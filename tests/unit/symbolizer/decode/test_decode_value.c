@@ -441,7 +441,7 @@ static void test_truncated(void **state)
 	for (uint32_t len = 0; len <= whole.len; len++) {
 		uint8_t *copy = malloc(len + 1);
 		memcpy(copy, whole.data, len);
-		struct items it = {copy, len};
+		struct items it = {.data = copy, .len = len};
 		struct value out = decode_value(&d, &v, &it);
 		if (len == whole.len)
 			expect_int(out, VALUE_INT, 2);
@@ -610,27 +610,15 @@ static void test_newer_generation(void **state)
 	assert_int_equal(decode(&one).kind, VALUE_TENSOR);
 }
 
-static uint32_t append(uint8_t *to, uint32_t len, const uint8_t *from, uint32_t n)
+/* Have packed items read. */
+static struct tensor_read *read_packed(void)
 {
-	memcpy(to + len, from, n);
-	return len + n;
-}
-
-/* The words of a packed item: of the window, and of what the storage pointer points to. */
-static uint32_t pack(const struct tensor_read *c, const struct tensor_snapshot *snap,
-		     uint8_t *bytes)
-{
-	const uint8_t *w = snap->impl, *dims = w + c->sizes + 8;
-	unsigned part = (c->storage - SNAPSHOT_FIRST) / 8;
-	uint32_t ndim = w[c->sizes], len = append(bytes, 0, (const uint8_t *)&snap->impl_addr, 8);
-	len = append(bytes, len, w, 8);
-	len = append(bytes, len, w + c->storage, 8);
-	len = append(bytes, len, w + c->meta, 8);
-	len = append(bytes, len, w + c->sizes, 8);
-	len = append(bytes, len, dims, 8 * ndim);
-	len = append(bytes, len, dims + 8 * c->inline_dims, 8 * ndim);
-	len = append(bytes, len, w + c->tail, c->win_len - c->tail);
-	return append(bytes, len, snap->at[part].bytes + c->storage_from, 8);
+	assert_int_equal(sample_target_learn(&s), 0);
+	const struct tensor_layout *l = &s.target.layout;
+	struct tensor_read *c = &s.target.reads[0];
+	s.target.conf.generation = s.target.reading = 0;
+	*c = sample_packed_read(l);
+	return c;
 }
 
 static void test_packed(void **state)
@@ -639,23 +627,12 @@ static void test_packed(void **state)
 	struct tensor_snapshot snap = sample(2);
 	uint8_t bytes[2 * WIN_MAX];
 	(void)state;
-	assert_int_equal(sample_target_learn(&s), 0);
-	const struct tensor_layout *l = &s.target.layout;
-	struct tensor_read *c = &s.target.reads[0];
-	s.target.conf.generation = s.target.reading = 0;
-	*c = (struct tensor_read){.win_len = l->win_len,
-				  .storage = l->storage,
-				  .storage_from = l->storage_data_ptr,
-				  .storage_len = 8,
-				  .meta = l->autograd_meta,
-				  .sizes = l->sizes,
-				  .inline_dims = l->inline_dims,
-				  .tail = 32};
+	const struct tensor_read *c = read_packed();
 	begin();
 	record_item(&rec, ITEM_SNAPSHOT, READ, 0, &snap, sizeof(snap));
 	struct value want = decode(&one);
 	begin();
-	uint32_t len = pack(c, &snap, bytes);
+	uint32_t len = sample_pack(c, &snap, bytes);
 	record_item(&rec, ITEM_TENSOR, READ, TPART_PACKED | TPART_STORAGE, bytes, len);
 	struct value v = decode(&one);
 	assert_int_equal(v.kind, VALUE_TENSOR);
@@ -673,6 +650,68 @@ static void test_packed(void **state)
 	begin();
 	record_item(&rec, ITEM_TENSOR, READ, TPART_PACKED | TPART_STORAGE, bytes, len);
 	expect_not(decode(&one), "memory could not be read");
+}
+
+static struct value decode_packed(const uint8_t *bytes, uint32_t len)
+{
+	const struct abi_value one = how(ABI_TENSOR, CXX_TENSOR);
+	begin();
+	record_item(&rec, ITEM_TENSOR, READ, TPART_PACKED | TPART_STORAGE, bytes, len);
+	return decode(&one);
+}
+
+static void expect_same(const struct value *a, const struct value *b)
+{
+	assert_int_equal(a->kind, b->kind);
+	if (a->kind != VALUE_TENSOR)
+		return;
+	const struct tensor *x = a->tensor, *y = b->tensor;
+	const size_t head = offsetof(struct tensor_meta, shape), n = 8u * x->meta.ndim;
+	assert_memory_equal(&x->meta, &y->meta, head);
+	assert_int_equal(!x->meta.shape, !y->meta.shape);
+	assert_int_equal(!x->meta.stride, !y->meta.stride);
+	if (n && x->meta.shape)
+		assert_memory_equal(x->meta.shape, y->meta.shape, n);
+	if (n && x->meta.stride)
+		assert_memory_equal(x->meta.stride, y->meta.stride, n);
+	assert_int_equal(x->storage_offset, y->storage_offset);
+	assert_int_equal(x->data_ptr, y->data_ptr);
+	assert_int_equal(x->impl, y->impl);
+	assert_int_equal(x->storage, y->storage);
+}
+
+/* Whatever else is read of a tensor once one has been seen, it is decoded to the same as if none
+ * had. */
+static void test_seen(void **state)
+{
+	struct tensor_snapshot snap = sample(2);
+	uint8_t bytes[2 * WIN_MAX];
+	unsigned nsame = 0;
+	(void)state;
+	uint32_t len = sample_pack(read_packed(), &snap, bytes);
+	s.target.layout.unknown &= ~(uint32_t)LAYOUT_NODE;
+	memset(bytes + 24, 0, 8); /* no autograd meta */
+	struct value first = decode_packed(bytes, len);
+	assert_int_equal(first.kind, VALUE_TENSOR);
+	const uint64_t same = first.tensor->same;
+	assert_int_not_equal(same, 0);
+	for (uint32_t bit = 0; bit < 8 * len; bit++) {
+		bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+		seen_tensors_forget(&s.target);
+		struct value alone = decode_packed(bytes, len);
+		seen_tensors_forget(&s.target);
+		bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+		const uint64_t before = decode_packed(bytes, len).tensor->same;
+		bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+		struct value after = decode_packed(bytes, len);
+		bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+		expect_same(&after, &alone);
+		nsame += after.kind == VALUE_TENSOR && after.tensor->same == before;
+	}
+	/* Only the addresses of the tensor, its storage and its data. */
+	assert_int_equal(nsame, 3 * 64);
+	s.target.conf.generation++;
+	assert_int_not_equal(decode_packed(bytes, len).tensor->same, same);
 }
 
 /* IValues. */
@@ -1038,6 +1077,7 @@ int main(void)
 	    cmocka_unit_test(test_snapshot_outline),
 	    cmocka_unit_test(test_newer_generation),
 	    cmocka_unit_test(test_packed),
+	    cmocka_unit_test(test_seen),
 	    cmocka_unit_test(test_boxed_plain),
 	    cmocka_unit_test(test_boxed_tensor),
 	    cmocka_unit_test(test_boxed_string),

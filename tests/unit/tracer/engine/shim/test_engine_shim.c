@@ -142,6 +142,7 @@ static void test_corrupted(void **state)
 		struct shim_share *s = shim_join(&seen, &fd);
 		assert_non_null(s);
 		s->thread[ring].tid = 1;
+		s->nthreads = SHIM_THREADS;
 		put(s, ring, 64);
 		put(s, ring, 128);
 		put(s, ring, 64);
@@ -178,6 +179,7 @@ static void test_stands(void **state)
 	struct pollfd wake = {.fd = seen.engine->wake, .events = POLLIN};
 	assert_non_null(s);
 	s->thread[0].tid = 1;
+	s->nthreads = 1;
 	for (unsigned i = 0; i < 4; i++) {
 		put(s, 0, 64);
 		((struct hit *)&s->ring[0][64ULL * i])->flags = HIT_STOPPED;
@@ -239,6 +241,7 @@ static void test_sums(void **state)
 	assert_non_null(s);
 	assert_true(s->may_sum);
 	s->thread[2].tid = 1;
+	s->nthreads = 3;
 	sums_begin(&s->sums[2], &w);
 	for (unsigned i = 0; i < 5; i++)
 		sums_leave(&s->sums[2], &w, sums_enter(&s->sums[2], &w, &h), 10, 20, 0, false);
