@@ -232,7 +232,8 @@ static void on_entry(struct decoder *d, struct target *t, struct decoder_thread 
 				: o->ev.stack;
 	if (o->ev.phase == PHASE_FORWARD && is_of_engine(o))
 		o->ev.phase = PHASE_BACKWARD;
-	if (o->ev.phase == PHASE_BACKWARD && !(is_node(o) && open_op_tie(t, o, it)))
+	if (o->ev.phase == PHASE_BACKWARD &&
+	    !(is_node(o) && (open_op_tie(t, o, it) || open_op_accumulates(t, o, it, h->ts))))
 		locate(o, up, h->flags & HIT_BACKWARD ? &th->after : NULL);
 	open_op_args(t, o, it, h->flags & HIT_LEAN);
 	if (d->start_fn)
