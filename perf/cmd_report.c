@@ -112,6 +112,12 @@ static int take_clock(struct report *p, const struct trace_clock *c)
 	return 0;
 }
 
+static int take_memory(struct report *p, const struct memory_event *m)
+{
+	int r = aggregate_add_memory(p->sum, m);
+	return !r && p->tree ? call_tree_add_memory(p->tree, m, (enum call_frames)p->frames) : r;
+}
+
 static int take_item(struct report *p, const struct trace_item *item)
 {
 	switch (item->type) {
@@ -127,7 +133,7 @@ static int take_item(struct report *p, const struct trace_item *item)
 		aggregate_activities_lost(p->sum, item->lost.count);
 		break;
 	case TRACE_MEMORY:
-		return p->samples ? 0 : aggregate_add_memory(p->sum, &item->memory);
+		return p->samples ? 0 : take_memory(p, &item->memory);
 	case TRACE_PROCESS:
 		if (!item->process.whole)
 			aggregate_begun_late(p->sum);
