@@ -81,6 +81,12 @@ static int add_target(struct report *p, const struct trace_target *t)
 	return 0;
 }
 
+static int add_memory(struct report *p, const struct memory_event *m)
+{
+	int r = aggregate_add_memory(p->sum, m);
+	return !r && p->tree ? call_tree_add_memory(p->tree, m, (enum call_frames)p->frames) : r;
+}
+
 static int add_item(struct report *p, const struct trace_item *item)
 {
 	switch (item->type) {
@@ -96,7 +102,7 @@ static int add_item(struct report *p, const struct trace_item *item)
 		aggregate_activities_lost(p->sum, item->lost.count);
 		break;
 	case TRACE_MEMORY:
-		return p->samples ? 0 : aggregate_add_memory(p->sum, &item->memory);
+		return p->samples ? 0 : add_memory(p, &item->memory);
 	case TRACE_PROCESS:
 		if (!item->process.whole)
 			aggregate_begun_late(p->sum);

@@ -13,24 +13,34 @@
 
 const char *where_unknown(const char *op, int phase)
 {
-	static const char accumulates[] = "AccumulateGrad";
-	size_t n = op ? strlen(op) : 0, len = sizeof(accumulates) - 1;
-	if (phase == PHASE_FORWARD)
-		return "(no Python frame)";
-	if (n >= len && !strcmp(op + n - len, accumulates))
-		return "(gradient accumulation)";
+	if (op && op_accumulates(op))
+		return accumulation_function;
 	return phase == PHASE_BACKWARD ? "(forward op not known)" : "(no Python frame)";
+}
+
+const char *place_text(char *out, size_t size, const char *file, int32_t line,
+		       const struct file_names *files)
+{
+	const char *name = file_names_short(files, file);
+	if (line)
+		snprintf(out, size, "%s:%" PRId32, name, line);
+	else
+		snprintf(out, size, "%s", name);
+	return out;
 }
 
 const char *where_text(char *out, size_t size, const struct py_frame *frame, const char *op,
 		       int phase, const struct file_names *files)
 {
+	char place[PLACE_MAX];
 	if (!frame)
 		snprintf(out, size, "%s", where_unknown(op, phase));
+	else if (line_is_of_parameter(frame->function, frame->line))
+		snprintf(out, size, "%s", frame->file);
 	else
-		snprintf(out, size, "%s:%" PRId32 " %s%s%s", file_names_short(files, frame->file),
-			 frame->line, frame->function, frame->text ? ": " : "",
-			 frame->text ? frame->text : "");
+		snprintf(out, size, "%s %s%s%s",
+			 place_text(place, sizeof(place), frame->file, frame->line, files),
+			 frame->function, frame->text ? ": " : "", frame->text ? frame->text : "");
 	return out;
 }
 
@@ -151,6 +161,8 @@ static void add_row(const struct event_row *row, void *arg)
 static void print_frame(FILE *f, const struct py_frame *where)
 {
 	text_print_safe(f, where->file);
+	if (line_is_of_parameter(where->function, where->line))
+		return;
 	fprintf(f, ":%" PRId32 " ", where->line);
 	text_print_safe(f, where->function);
 	if (where->text) {

@@ -69,15 +69,22 @@ void memory_json(FILE *f, const struct memory_event *m);
 
 /* The source line of a call, as tables show it. */
 
-enum { WHERE_TEXT_MAX = 2048 };
+enum { WHERE_TEXT_MAX = 2048, PLACE_MAX = 512 };
+
+/* "train.py:33", the file as `files` (NULL: its base name) has it; without a line number the file
+ * alone. PLACE_MAX bytes are enough for usual ones. Returns out. */
+const char *place_text(char *out, size_t size, const char *file, int32_t line,
+		       const struct file_names *files);
 
 /* Why an op, by its name (NULL: none), has no line: "(no Python frame)", "(forward op not known)";
- * the node that adds to a leaf's gradient has no forward op: "(gradient accumulation)". */
+ * the node that adds to a leaf's gradient, of a tensor
+ * whose name is not known, has no forward op: "(gradient accumulation)". */
 const char *where_unknown(const char *op, int phase);
 
 /* "train.py:33 Attention.forward: q = self.qkv(x)": the file as `files` (NULL: its base name) has
- * it, line, function, and the text of the line when known; without a frame the reason in
- * parentheses, where_unknown. Not escaped for a terminal. Returns out. */
+ * it, line, function, and the text of the line when known; "gradient accumulation of
+ * layers.0.weight"; without a frame the reason in parentheses, where_unknown. Not escaped for a
+ * terminal. Returns out. */
 const char *where_text(char *out, size_t size, const struct py_frame *frame, const char *op,
 		       int phase, const struct file_names *files);
 

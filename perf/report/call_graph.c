@@ -14,12 +14,42 @@
 struct graph {
 	FILE *f;
 	const struct call_graph_opts *opts;
+	const struct call_tree *tree;
 	const struct call_node *nodes;
 	uint32_t *order;
 	size_t n;
 };
 
 enum { DEPTH_MAX = 1024 };
+
+/* The numbers of memory, in the order of columns; which there are. */
+struct memory_column {
+	const char *title, *key;
+	enum memory_kind kind;
+	bool freed;
+};
+
+static const struct memory_column memory_columns[] = {
+    {"Alloc", "alloc_bytes", MEMORY_CPU, false},
+    {"Freed", "freed_bytes", MEMORY_CPU, true},
+    {"Dev alloc", "device_alloc_bytes", MEMORY_DEVICES, false},
+    {"Dev freed", "device_freed_bytes", MEMORY_DEVICES, true},
+};
+
+enum { NMEMORY = sizeof(memory_columns) / sizeof(memory_columns[0]), MEMORY_WIDTH = 11 };
+
+static uint64_t bytes_of(const struct call_node *n, const struct memory_column *c)
+{
+	return c->freed ? n->memory[c->kind].freed : n->memory[c->kind].allocated;
+}
+
+static bool has_bytes(const struct call_node *n)
+{
+	bool has = false;
+	for (int i = 0; i < NMEMORY; i++)
+		has |= bytes_of(n, &memory_columns[i]) > 0;
+	return has;
+}
 
 static int compare(const void *a, const void *b, void *nodes)
 {
@@ -64,12 +94,13 @@ static int open_graph(struct graph *g, FILE *f, struct call_tree *t,
 		      const struct call_graph_opts *opts)
 {
 	size_t all;
-	*g = (struct graph){.f = f, .opts = opts, .nodes = call_tree_nodes(t, &all)};
+	*g = (struct graph){.f = f, .opts = opts, .tree = t, .nodes = call_tree_nodes(t, &all)};
 	g->order = malloc((all + 1) * sizeof(*g->order));
 	if (!g->order)
 		return -ENOMEM;
 	for (size_t i = 0; i < all; i++)
-		if (g->nodes[i].total_ns && percent(g, &g->nodes[i]) >= opts->percent_limit)
+		if ((g->nodes[i].total_ns || has_bytes(&g->nodes[i])) &&
+		    percent(g, &g->nodes[i]) >= opts->percent_limit)
 			g->order[g->n++] = (uint32_t)i;
 	qsort_r(g->order, g->n, sizeof(*g->order), compare, (void *)g->nodes);
 	return 0;
@@ -81,14 +112,37 @@ static int close_graph(struct graph *g)
 	return ferror(g->f) ? -EIO : 0;
 }
 
+static bool has_column(const struct graph *g, int i)
+{
+	return call_tree_has_memory(g->tree, memory_columns[i].kind);
+}
+
+/* The cells of memory, each after two spaces. */
+static void memory_cells(const struct graph *g, const struct call_node *n, char *out, size_t size)
+{
+	char bytes[32];
+	size_t used = 0;
+	*out = '\0';
+	for (int i = 0; i < NMEMORY; i++) {
+		uint64_t b = n ? bytes_of(n, &memory_columns[i]) : 0;
+		if (!has_column(g, i))
+			continue;
+		used += (size_t)snprintf(out + used, size - used, "  %*s", MEMORY_WIDTH - 2,
+					 !n  ? memory_columns[i].title
+					 : b ? text_bytes(bytes, sizeof(bytes), b)
+					     : "-");
+	}
+}
+
 static void print_node(const struct graph *g, const struct call_node *n, unsigned indent)
 {
-	char line[1024], name[768], count[32] = "";
+	char line[1024], name[768], count[32] = "", memory[NMEMORY * (MEMORY_WIDTH + 8)];
 	text_safe(name, sizeof(name), n->name);
 	if (g->opts->samples ? n->calls > 0 : n->is_op || g->opts->callers)
 		text_count(count, sizeof(count), n->calls);
-	int len = snprintf(line, sizeof(line), "%5.1f%%  %8s  %*s%s", percent(g, n), count,
-			   (int)indent, "", name);
+	memory_cells(g, n, memory, sizeof(memory));
+	int len = snprintf(line, sizeof(line), "%5.1f%%  %8s%s  %*s%s", percent(g, n), count,
+			   memory, (int)indent, "", name);
 	int width = g->opts->terminal.width;
 	if (width > 1 && len >= (int)sizeof(line))
 		len = sizeof(line) - 1;
@@ -118,12 +172,14 @@ static void print_children(const struct graph *g, uint32_t parent, unsigned inde
 
 int call_graph_print(FILE *f, struct call_tree *t, const struct call_graph_opts *opts)
 {
+	char memory[NMEMORY * (MEMORY_WIDTH + 8)];
 	struct graph g;
 	int r = open_graph(&g, f, t, opts);
 	if (r)
 		return r;
-	fprintf(f, "%6s  %8s  %s\n", opts->callers ? "Self %" : "Total%",
-		opts->samples ? "Samples" : "Calls",
+	memory_cells(&g, NULL, memory, sizeof(memory));
+	fprintf(f, "%6s  %8s%s  %s\n", opts->callers ? "Self %" : "Total%",
+		opts->samples ? "Samples" : "Calls", memory,
 		opts->callers && opts->samples ? "Frame or op, and what called it"
 		: opts->callers		       ? "Op, and what called it"
 					       : "Frame or op, and what it called");
@@ -152,6 +208,9 @@ static void json_children(const struct graph *g, struct json_out *j, const char 
 		json_u64(j, "self_ns", n->self_ns);
 		json_u64(j, "total_ns", n->total_ns);
 		json_format(j, "percent", "%.4f", percent(g, n));
+		for (int i = 0; i < NMEMORY; i++)
+			if (has_column(g, i))
+				json_u64(j, memory_columns[i].key, bytes_of(n, &memory_columns[i]));
 		json_children(g, j, "children", g->order[at], depth + 1);
 		json_close(j, '}');
 	}
@@ -176,8 +235,12 @@ static void csv_children(const struct graph *g, uint32_t parent, unsigned depth)
 	for (size_t at = first_child(g, parent); (n = child(g, parent, at)); at++) {
 		fprintf(g->f, "%u,%s,", depth, kind(n));
 		csv_text(g->f, n->name);
-		fprintf(g->f, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.4f\n", n->calls, n->self_ns,
+		fprintf(g->f, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.4f", n->calls, n->self_ns,
 			n->total_ns, percent(g, n));
+		for (int i = 0; i < NMEMORY; i++)
+			if (has_column(g, i))
+				fprintf(g->f, ",%" PRIu64, bytes_of(n, &memory_columns[i]));
+		putc('\n', g->f);
 		if (depth < DEPTH_MAX)
 			csv_children(g, g->order[at], depth + 1);
 	}
@@ -189,7 +252,11 @@ int call_graph_print_csv(FILE *f, struct call_tree *t, const struct call_graph_o
 	int r = open_graph(&g, f, t, opts);
 	if (r)
 		return r;
-	fputs("depth,kind,name,calls,self_ns,total_ns,percent\n", f);
+	fputs("depth,kind,name,calls,self_ns,total_ns,percent", f);
+	for (int i = 0; i < NMEMORY; i++)
+		if (has_column(&g, i))
+			fprintf(f, ",%s", memory_columns[i].key);
+	putc('\n', f);
 	csv_children(&g, CALL_TREE_ROOT, 0);
 	return close_graph(&g);
 }

@@ -22,6 +22,15 @@ struct tree_thread {
 	size_t n, room;
 };
 
+enum { RECENT = 1 << 15, WAITING_MAX = 1 << 16 };
+
+/* Memory of an op that was not added yet. */
+struct waiting_memory {
+	const struct op_desc *op;
+	const struct py_stack *stack;
+	struct call_memory is[MEMORY_KINDS];
+};
+
 struct call_tree {
 	struct intern thread_ids;
 	struct tree_thread *threads;
@@ -37,7 +46,14 @@ struct call_tree {
 	struct map op_names; /* op_desc to id in `names` */
 	struct call_node *nodes;
 	size_t nodes_room;
-	bool has_totals; /* total_ns is set by call_tree_callers, not summed from children */
+	bool has_totals; /* set by call_tree_callers, not summed from children */
+	bool has_memory[MEMORY_KINDS];
+	enum call_frames memory_frames;
+	uint64_t recent_id[RECENT]; /* of ops, by id modulo RECENT, */
+	uint32_t recent_node[RECENT];
+	struct map waiting_ids;
+	struct waiting_memory *waiting;
+	size_t nwaiting, waiting_room;
 };
 
 struct node_key {
@@ -71,6 +87,8 @@ size_t call_frame_text(char out[CALL_FRAME_TEXT_MAX], const struct py_frame *f)
 {
 	const char *function = f->function ? f->function : "?", *file = f->file ? f->file : "?";
 	char line[16] = "";
+	if (line_is_of_parameter(function, f->line))
+		return (size_t)snprintf(out, CALL_FRAME_TEXT_MAX, "%.200s", file);
 	if (f->line)
 		snprintf(line, sizeof(line), ":%" PRId32, f->line);
 	return (size_t)snprintf(out, CALL_FRAME_TEXT_MAX, file[0] ? "%.200s (%.200s%s)" : "%.200s",
@@ -212,6 +230,89 @@ static int64_t callers_of(struct call_tree *t, int64_t node, const struct open_o
 	return native_nodes(t, node, ev->native, n, 0);
 }
 
+static void add_memory(struct call_memory *to, const struct call_memory *from)
+{
+	for (int k = 0; k < MEMORY_KINDS; k++) {
+		to[k].allocated += from[k].allocated;
+		to[k].freed += from[k].freed;
+	}
+}
+
+/* The op became a node: it has what was done with memory before it came. */
+static void remember_node(struct call_tree *t, uint64_t id, uint32_t node)
+{
+	int64_t at = t->nwaiting ? map_get(&t->waiting_ids, id) : -1;
+	t->recent_id[id % RECENT] = id;
+	t->recent_node[id % RECENT] = node;
+	if (at < 0)
+		return;
+	add_memory(t->nodes[node].self_memory, t->waiting[at].is);
+	t->waiting[at] = (struct waiting_memory){0};
+}
+
+/* Of an op that is not among those added: below its frames alone. */
+static int place_memory(struct call_tree *t, const struct op_desc *op, const struct py_stack *stack,
+			const struct call_memory *is)
+{
+	int64_t node = context_of(t, NULL, stack, t->memory_frames);
+	if (node >= 0)
+		node = node_in_phase(t, (uint32_t)node, op_name(t, op), true, 0);
+	if (node < 0)
+		return -ENOMEM;
+	add_memory(t->nodes[node].self_memory, is);
+	return 0;
+}
+
+static int end_waiting(struct call_tree *t)
+{
+	int r = 0;
+	for (size_t i = 0; i < t->nwaiting && !r; i++)
+		if (t->waiting[i].op)
+			r = place_memory(t, t->waiting[i].op, t->waiting[i].stack,
+					 t->waiting[i].is);
+	t->nwaiting = 0;
+	map_clear(&t->waiting_ids);
+	return r;
+}
+
+static int let_wait(struct call_tree *t, const struct op_event *of, const struct call_memory *is)
+{
+	int64_t at = map_get(&t->waiting_ids, of->id);
+	if (at < 0) {
+		if ((t->nwaiting == WAITING_MAX && end_waiting(t)) ||
+		    array_grow(&t->waiting, &t->waiting_room, t->nwaiting + 1,
+			       sizeof(*t->waiting)) ||
+		    map_put(&t->waiting_ids, of->id, (uint32_t)t->nwaiting))
+			return -ENOMEM;
+		at = (int64_t)t->nwaiting++;
+		t->waiting[at] = (struct waiting_memory){.op = of->op, .stack = of->stack};
+	}
+	add_memory(t->waiting[at].is, is);
+	return 0;
+}
+
+int call_tree_add_memory(struct call_tree *t, const struct memory_event *m, enum call_frames which)
+{
+	const enum memory_kind kind = memory_kind(m->device_type);
+	const struct activity a = {.of = m->of, .launch = m->launch};
+	const uint64_t id = m->of.id;
+	struct call_memory is[MEMORY_KINDS] = {0};
+	is[kind] = (struct call_memory){m->freed ? 0 : m->bytes, m->freed ? m->bytes : 0};
+	t->has_memory[kind] |= m->bytes > 0;
+	t->memory_frames = which;
+	if (!id || !m->of.op)
+		return place_memory(t, activity_op(&a), m->of.stack, is);
+	if (t->recent_id[id % RECENT] != id)
+		return let_wait(t, &m->of, is);
+	add_memory(t->nodes[t->recent_node[id % RECENT]].self_memory, is);
+	return 0;
+}
+
+bool call_tree_has_memory(const struct call_tree *t, enum memory_kind kind)
+{
+	return t->has_memory[kind];
+}
+
 int call_tree_add(struct call_tree *t, const struct op_event *ev, enum call_frames which)
 {
 	struct tree_thread *th = thread_of(t, ev);
@@ -230,6 +331,7 @@ int call_tree_add(struct call_tree *t, const struct op_event *ev, enum call_fram
 		return -ENOMEM;
 	th->open[th->n++] = (struct open_op){
 	    .id = ev->id, .node = (uint32_t)node, .stack = ev->stack, .native = ev->native};
+	remember_node(t, ev->id, (uint32_t)node);
 	if (!t->nodes[node].calls)
 		t->nodes[node].phase = ev->phase;
 	if (ev->end_ns == 0)
@@ -347,14 +449,20 @@ int call_tree_add_sample(struct call_tree *t, const struct sample *s, enum call_
 
 const struct call_node *call_tree_nodes(struct call_tree *t, size_t *n)
 {
+	end_waiting(t); /* without room for them, nodes of ops that are not there are left out */
 	*n = t->node_ids.used;
 	if (t->has_totals)
 		return t->nodes;
-	for (size_t i = 0; i < *n; i++)
+	for (size_t i = 0; i < *n; i++) {
 		t->nodes[i].total_ns = t->nodes[i].self_ns;
-	for (size_t i = *n; i--;)
-		if (t->nodes[i].parent != CALL_TREE_ROOT)
-			t->nodes[t->nodes[i].parent].total_ns += t->nodes[i].total_ns;
+		memcpy(t->nodes[i].memory, t->nodes[i].self_memory, sizeof(t->nodes[i].memory));
+	}
+	for (size_t i = *n; i--;) {
+		if (t->nodes[i].parent == CALL_TREE_ROOT)
+			continue;
+		t->nodes[t->nodes[i].parent].total_ns += t->nodes[i].total_ns;
+		add_memory(t->nodes[t->nodes[i].parent].memory, t->nodes[i].memory);
+	}
 	return t->nodes;
 }
 
@@ -383,6 +491,7 @@ static int add_callers(struct call_tree *to, const struct call_tree *from, uint3
 		if (i == op)
 			to->nodes[at].self_ns += self->self_ns;
 		to->nodes[at].total_ns += self->self_ns;
+		add_memory(to->nodes[at].memory, self->self_memory);
 	}
 	return 0;
 }
@@ -390,12 +499,14 @@ static int add_callers(struct call_tree *to, const struct call_tree *from, uint3
 struct call_tree *call_tree_callers(struct call_tree *t)
 {
 	struct call_tree *to = call_tree_new();
-	int r = to ? take_names(to, t) : -ENOMEM;
+	int r = to ? end_waiting(t) : -ENOMEM;
+	r = r ? r : take_names(to, t);
 	for (uint32_t i = 0; i < t->node_ids.used && !r; i++)
 		if (t->nodes[i].is_op || t->nodes[i].self_ns)
 			r = add_callers(to, t, i);
 	if (!r) {
 		to->has_totals = true;
+		memcpy(to->has_memory, t->has_memory, sizeof(to->has_memory));
 		return to;
 	}
 	call_tree_free(to);
@@ -413,6 +524,8 @@ void call_tree_free(struct call_tree *t)
 	intern_free(&t->node_ids);
 	intern_free(&t->stack_ids);
 	map_free(&t->op_names);
+	map_free(&t->waiting_ids);
+	free(t->waiting);
 	arena_free(&t->texts);
 	free(t->threads);
 	free(t->name_texts);

@@ -9,9 +9,15 @@
 #include <stdio.h>
 
 #include "base/text.h"
+#include "perf/report/aggregate.h"
 #include "symbolizer/event/event.h"
 
 enum { CALL_TREE_ROOT = UINT32_MAX };
+
+/* What was done with memory, in bytes. */
+struct call_memory {
+	uint64_t allocated, freed;
+};
 
 struct call_node {
 	const char *name; /* op, or frame "function (train.py:33)"; equal names of a kind share the
@@ -24,6 +30,8 @@ struct call_node {
 	uint64_t calls;	   /* of an op: finished calls */
 	uint64_t self_ns;  /* of an op: less the ops it called; of a frame 0, except with samples */
 	uint64_t total_ns; /* with all nodes below; set by call_tree_nodes */
+	/* Of an op less the ops it called; with all nodes below, set by call_tree_nodes. */
+	struct call_memory self_memory[MEMORY_KINDS], memory[MEMORY_KINDS];
 };
 
 struct call_tree;
@@ -58,6 +66,14 @@ int call_tree_add_sum(struct call_tree *t, const struct op_sum *s, enum call_fra
  * must stay valid until call_tree_free. 0 or -ENOMEM. */
 int call_tree_add_activity(struct call_tree *t, const struct activity *a);
 
+/* Add what was done with memory, to the node of the op that did it, whether that was added before,
+ * which need not be long ago, or comes; below the op's Python frames alone if it does neither. What
+ * it points to must stay valid until call_tree_free. 0 or -ENOMEM. */
+int call_tree_add_memory(struct call_tree *t, const struct memory_event *m, enum call_frames which);
+
+/* Whether memory of this kind was added. */
+bool call_tree_has_memory(const struct call_tree *t, enum memory_kind kind);
+
 /* Add one sample; what it points to must stay valid until call_tree_free. A node's calls are then
  * the number of samples that end there, its self_ns the sum of their weights. 0 or -ENOMEM. */
 int call_tree_add_sample(struct call_tree *t, const struct sample *s, enum call_frames which);
@@ -66,12 +82,12 @@ int call_tree_add_sample(struct call_tree *t, const struct sample *s, enum call_
 int call_tree_sample_node(struct call_tree *t, const struct sample *s, enum call_frames which,
 			  uint32_t *node);
 
-/* All nodes, with total_ns; valid until the next node is added. */
+/* All nodes, with total_ns and memory; valid until the next node is added. */
 const struct call_node *call_tree_nodes(struct call_tree *t, size_t *n);
 
 /* The inverted tree: below each op, and each frame with self time, its callers out to the outermost
- * frame. A node's total_ns is the self time of the op when called along that path, its calls are
- * the op's. `t` must outlive it; free with call_tree_free. NULL if out of memory. */
+ * frame. A node's total_ns, and its memory, is what the op has itself when called along that path,
+ * its calls are the op's. `t` must outlive it; free with call_tree_free. NULL if out of memory. */
 struct call_tree *call_tree_callers(struct call_tree *t);
 
 void call_tree_free(struct call_tree *t);
@@ -90,11 +106,13 @@ struct call_graph_opts {
 int call_graph_print(FILE *f, struct call_tree *t, const struct call_graph_opts *opts);
 
 /* A JSON array of {"name", "kind" ("op", "frame"), "calls", "self_ns", "total_ns", "percent",
- * "children"}. With callers, self_ns is 0 below the ops, and total_ns the self time of the op when
- * called along that path. 0, -ENOMEM or -EIO. */
+ * "children"}, and, of a trace with memory, what all nodes below did with it, too: "alloc_bytes",
+ * "freed_bytes", "device_alloc_bytes", "device_freed_bytes". With callers, self_ns is 0 below the
+ * ops, and total_ns the self time of the op when called along that path. 0, -ENOMEM or -EIO. */
 int call_graph_print_json(FILE *f, struct call_tree *t, const struct call_graph_opts *opts);
 
-/* CSV with a header: depth, kind, name, calls, self_ns, total_ns, percent. 0, -ENOMEM or -EIO. */
+/* CSV with a header: depth, kind, name, calls, self_ns, total_ns, percent, and those of memory. 0,
+ * -ENOMEM or -EIO. */
 int call_graph_print_csv(FILE *f, struct call_tree *t, const struct call_graph_opts *opts);
 
 #endif

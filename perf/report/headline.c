@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "perf/events/print_event.h"
 #include "perf/report/internal.h"
 
 enum { USUAL_WIDTH = 120 };
@@ -35,9 +36,9 @@ struct headline_line headline_line(const struct report_opts *opts)
 static void print_place(struct table *t, const char *before, const struct breakdown_line *at,
 			const struct file_names *files)
 {
-	char line[HEADLINE_MAX];
-	snprintf(line, sizeof(line), "%s %s:%" PRId32 "%s%s", before,
-		 file_names_short(files, at->file), at->line, at->text ? ": " : "",
+	char line[HEADLINE_MAX], place[PLACE_MAX];
+	snprintf(line, sizeof(line), "%s %s%s%s", before,
+		 place_text(place, sizeof(place), at->file, at->line, files), at->text ? ": " : "",
 		 at->text ? at->text : "");
 	table_line(t, line);
 }
@@ -156,8 +157,10 @@ const char *headline_where(char *out, size_t size, const struct aggregate_row *r
 			   const struct file_names *files)
 {
 	out[0] = '\0';
+	char place[PLACE_MAX];
 	if (r->file)
-		snprintf(out, size, " at %s:%" PRId32, file_names_short(files, r->file), r->line);
+		snprintf(out, size, " at %s",
+			 place_text(place, sizeof(place), r->file, r->line, files));
 	return out;
 }
 

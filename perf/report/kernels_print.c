@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/table.h"
 #include "base/text.h"
+#include "perf/events/print_event.h"
 #include "perf/report/internal.h"
 #include "perf/report/kernels.h"
 #include "symbolizer/event/names.h"
@@ -76,9 +77,9 @@ static void add_source(struct table *t, const struct kernel_source *s,
 	static const char *const phases[PHASES] = {"", "backward ", "recomputed ", "compiling "};
 	char text[512], line[256] = "";
 	if (s->file)
-		snprintf(line, sizeof(line), " %s:%" PRId32, file_names_short(files, s->file),
-			 s->line);
-	snprintf(text, sizeof(text), "%s%s%s", phases[s->phase], report_op_name(s->op), line);
+		place_text(line, sizeof(line), s->file, s->line, files);
+	snprintf(text, sizeof(text), "%s%s%s%s", phases[s->phase], report_op_name(s->op),
+		 *line ? " " : "", line);
 	table_cell(t, text);
 }
 

@@ -109,6 +109,10 @@ void open_op_results(struct target *t, struct open_op *o, const struct items *ex
  * belongs to. Returns whether they are. */
 bool open_op_tie(struct target *t, struct open_op *o, const struct items *it);
 
+/* At the entry of AccumulateGrad, at `ns`: set the stack that it belongs to, if it is known of
+ * which parameter it is. Returns whether it is. */
+bool open_op_accumulates(struct target *t, struct open_op *o, const struct items *it, uint64_t ns);
+
 /* Ops that autograd's engine runs with the results of a node, after it and in no other. */
 
 /* The node of a thread that ended last, as long as nothing was entered since but what follows here.

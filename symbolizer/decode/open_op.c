@@ -107,6 +107,20 @@ bool open_op_tie(struct target *t, struct open_op *o, const struct items *it)
 	return true;
 }
 
+bool open_op_accumulates(struct target *t, struct open_op *o, const struct items *it, uint64_t ns)
+{
+	const struct item *i;
+	uint64_t impl;
+	if (!t->py || o->probe->role != ROLE_NODE || !op_accumulates(o->ev.op->name))
+		return false;
+	i = items_find(it, NODE_VARIABLE_READ, NULL);
+	if (!i || i->kind != ITEM_DATA || i->len < sizeof(impl))
+		return false;
+	memcpy(&impl, i + 1, sizeof(impl));
+	o->ev.where_stack = py_parameter_stack(t->py, impl, ns);
+	return o->ev.where_stack;
+}
+
 void open_op_args(struct target *t, struct open_op *o, const struct items *it, bool lean)
 {
 	const struct op_probe *p = o->probe;

@@ -121,7 +121,9 @@ static void on_entry(struct decoder *d, struct target *t, struct decoder_thread 
 				: o->ev.stack;
 	if (o->ev.phase == PHASE_FORWARD && open_op_is_of_engine(o))
 		o->ev.phase = PHASE_BACKWARD;
-	if (o->ev.phase == PHASE_BACKWARD && !(open_op_is_node(o) && open_op_tie(t, o, it)))
+	if (o->ev.phase == PHASE_BACKWARD &&
+	    !(open_op_is_node(o) &&
+	      (open_op_tie(t, o, it) || open_op_accumulates(t, o, it, h->ts))))
 		open_op_locate(o, up, h->flags & HIT_BACKWARD ? &th->after : NULL);
 	open_op_args(t, o, it, h->flags & HIT_LEAN);
 	if (d->start_fn)

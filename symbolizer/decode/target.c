@@ -29,6 +29,7 @@ int target_find_python(struct target *t, struct err *e)
 		return r;
 	if (t->package.dir[0])
 		py_set_torch_dir(t->py, t->package.dir);
+	py_want_parameters(t->py);
 	t->conf.py = *python_walk(t->py);
 	t->conf.code = python_code_read(t->py);
 	t->conf.py_on = 1;

@@ -31,6 +31,20 @@ bool py_frame_runs_backward(const struct py_frame *f)
 	       (!strcmp(f->function, "backward") || !strcmp(f->function, "grad"));
 }
 
+const char accumulation_function[] = "(gradient accumulation)";
+
+bool op_accumulates(const char *name)
+{
+	static const char accumulates[] = "AccumulateGrad";
+	size_t n = strlen(name), len = sizeof(accumulates) - 1;
+	return n >= len && !strcmp(name + n - len, accumulates);
+}
+
+bool line_is_of_parameter(const char *function, int32_t line)
+{
+	return !line && function && !strcmp(function, accumulation_function);
+}
+
 bool event_is_compilation(const struct op_event *ev)
 {
 	static const char prefix[] = "dynamo::compile_";

@@ -280,6 +280,18 @@ static inline bool event_is_called_in_backward(const struct op_event *ev)
  * it is needed first (dynamo::compile_backward). They are not nested. */
 bool event_is_compilation(const struct op_event *ev);
 
+/* Whether an op of this name is autograd's node AccumulateGrad, which adds to the gradient of a
+ * leaf. */
+bool op_accumulates(const char *name);
+
+/* Such a node has no line. Where it is known of which parameter of a module it is, its where_stack
+ * has one frame, of this function, line 0, with what to show as the file: "gradient accumulation of
+ * layers.0.attn.q.weight". */
+extern const char accumulation_function[];
+
+/* Whether a frame, or a row by line, is of such a node. */
+bool line_is_of_parameter(const char *function, int32_t line);
+
 /* Whether the frame is of torch/utils/checkpoint.py. */
 bool py_frame_is_checkpoint(const struct py_frame *f);
 

@@ -29,7 +29,8 @@ struct build {
 	uint8_t file; /* the file being read */
 	bool jumps;   /* sites are windows, of libtorch_cpu and libc10 alone */
 	struct windows_ops windows[OPS_FILES];
-	bool *planned; /* lazy tables: by op, whether it is planned */
+	uint16_t accumulated; /* offset of AccumulateGrad's variable; 0: unknown */
+	bool *planned;	      /* lazy tables: by op, whether it is planned */
 };
 
 /* Whether ops of this role (enum probe_role) have no address in a file. */

@@ -212,6 +212,7 @@ static int build_table(struct build *b, bool lazy, struct err *e)
 	if (!t->ops || !t->plans)
 		r = -ENOMEM;
 	ops_find_parse_schema(b);
+	b->accumulated = node_variable_offset(b->elf[OPS_CPU]);
 	r = r ? r : lazy ? list_all(b) : plan_all(b);
 	if (!r && b->jumps)
 		r = ops_find_steps(b);

@@ -187,6 +187,9 @@ const struct mapping *ops_mapping(const struct libraries *l, unsigned file);
 /* Index of the read of {refcount, type} of a PyNode's object. */
 enum { PY_NODE_READ = 2 };
 
+/* Index of the read of the variable's TensorImpl, of AccumulateGrad alone (op_accumulates). */
+enum { NODE_VARIABLE_READ = 2 };
+
 /* Indices of the reads of validate_outputs: the gradients before and after, the node's edges. */
 enum { GRADS_RETURNED_READ, GRADS_EDGES_READ, GRADS_FLOWING_READ };
 

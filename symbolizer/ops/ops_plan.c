@@ -79,6 +79,12 @@ static int plan_node(struct worker *w, struct op_probe *o, struct op_plan *p,
 		/* {refcount, type} of the PyObject; its offset in the PyNode is found later. */
 		add_identity(p,
 			     (struct probe_read){.kind = READ_MEM, .a = 1, .deref = 1, .size = 16});
+	if (w->b->accumulated && op_accumulates(o->desc.name))
+		add_read(
+		    p,
+		    (struct probe_read){
+			.kind = READ_MEM, .a = 1, .size = 8, .off = (int16_t)w->b->accumulated},
+		    false);
 	if (facts->exit_kind != EXIT_NONE)
 		add_read(p, (struct probe_read){.kind = READ_VECTOR, .a = 0}, true);
 	int r = named_values(w, &o->desc);

@@ -134,9 +134,11 @@ struct py_witness {
 bool py_witness_holds(const struct py_runtime *rt, const struct py_witness *w);
 void py_witness_free(struct py_witness *w);
 
+enum py_member { PY_MODULES, PY_PARAMETERS, PY_MEMBERS };
+
 /* State of a search. Zero-initialise. */
 struct py_tree {
-	uint64_t modules_key; /* address of a str "_modules"; 0: unknown */
+	uint64_t key[PY_MEMBERS]; /* address of a str "_modules", "_parameters"; 0: unknown */
 	struct map seen;
 	struct py_branch *branch;
 	uint32_t n;
@@ -154,6 +156,39 @@ int py_tree_find(const struct py_runtime *rt, struct py_tree *t, uint64_t root, 
 /* The class name of the module `obj`, with its witness. 0, or -errno when it is not a module. */
 int py_tree_class(const struct py_runtime *rt, struct py_tree *t, uint64_t obj,
 		  struct py_witness *w, char *out, size_t size);
+
+/* A parameter of a module. */
+struct py_parameter {
+	char name[128];
+	uint64_t word[2]; /* the words of which one is the address of its TensorImpl */
+};
+
+/* A module's own parameters. */
+struct py_owner {
+	char path[PY_PATH_MAX]; /* from the root; "": the root itself */
+	/* That these are its parameters, and that they have these words. It holds until the dict of
+	 * parameters changes at all, and never again. */
+	struct py_witness witness;
+	struct py_parameter *parameter;
+	size_t n;
+};
+
+typedef void py_owner_fn(void *arg, struct py_owner *o);
+
+/* Call `fn` for each module in the tree of `root` that has parameters of its own, in the order of
+ * named_parameters(); *o is freed afterwards, unless `fn` has taken its members. Modules that
+ * change meanwhile are left out. 0, -ENOMEM, -E2BIG. */
+int py_tree_parameters(const struct py_runtime *rt, struct py_tree *t, uint64_t root,
+		       py_owner_fn *fn, void *arg);
+void py_owner_free(struct py_owner *o);
+
+/* Names of parameters (pyparameter.c), found when a module is called that no other calls, and when
+ * a tensor is not found. NULL when out of memory. */
+struct py_parameters *py_parameters_new(void);
+void py_parameters_free(struct py_parameters *p);
+
+/* An outermost module was called, for the first time that is known. */
+void py_parameters_called(struct py_runtime *rt, uint64_t module);
 
 /* Python objects: types, strings, bytes. Everything is validated; nothing in the target is executed
  * or changed. */
@@ -245,6 +280,7 @@ int py_images(pid_t pid, struct py_image *out, size_t max, struct err *e);
 
 struct py_codes;
 struct py_modules;
+struct py_parameters;
 struct py_sources;
 struct py_stacks;
 
@@ -255,11 +291,12 @@ struct py_runtime {
 	struct py_image image;
 	struct py_layout layout; /* layout.walk with interp_head_addr */
 	char version[24];
-	struct py_codes *codes;	    /* symbolizer/python/pycode.c, pyframe.c */
-	struct py_sources *sources; /* symbolizer/python/pysource.c */
-	struct py_stacks *stacks;   /* symbolizer/python/pystack.c */
-	struct py_modules *modules; /* symbolizer/python/pymodule.c */
-	struct py_cells cells;	    /* symbolizer/python/pycell.c */
+	struct py_codes *codes;		  /* symbolizer/python/pycode.c */
+	struct py_sources *sources;	  /* symbolizer/python/pysource.c */
+	struct py_stacks *stacks;	  /* symbolizer/python/pystack.c */
+	struct py_modules *modules;	  /* symbolizer/python/pymodule.c */
+	struct py_parameters *parameters; /* symbolizer/python/pyparameter.c */
+	struct py_cells cells;		  /* symbolizer/python/pycell.c */
 };
 
 /* One thread state of one interpreter, and the window of it that struct py_walk describes. */
@@ -291,6 +328,12 @@ enum py_call {
 	PY_CALL_WRAPPED, /* Module._wrapped_call_impl (2.1+), which calls _call_impl */
 };
 enum py_call py_code_call(const struct py_codes *c, uint64_t code);
+
+/* The frame that has the name of a parameter (line_is_of_parameter), and the stack of nothing else,
+ * in the module whose parameter it is, NULL: the outermost. NULL when there is no room for it. */
+const struct py_frame *py_frame_of_parameter(struct py_codes *c, const char *name);
+const struct py_stack *py_stack_of_parameter(struct py_runtime *rt, const char *module,
+					     const char *name);
 
 /* Whether py_resolve could resolve the pair. */
 bool py_frame_known(const struct py_codes *c, const struct py_frame *frame);

@@ -1,6 +1,7 @@
 /* Frames: an instruction of a code object resolved to its line, once, and kept with its strings. */
 #include "symbolizer/python/python.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/arena.h"
@@ -78,6 +79,16 @@ static struct py_frame *intern_frame(struct py_codes *c, const struct py_frame *
 	f->id = c->nframes;
 	c->frames[c->nframes++] = f;
 	return f;
+}
+
+const struct py_frame *py_frame_of_parameter(struct py_codes *c, const char *name)
+{
+	struct py_frame want = {.function = accumulation_function, .column = -1, .end_column = -1};
+	char text[sizeof("gradient accumulation of ") + PY_PATH_MAX];
+
+	snprintf(text, sizeof(text), "gradient accumulation of %s", name);
+	want.file = py_intern_string(c, text);
+	return want.file ? intern_frame(c, &want) : NULL;
 }
 
 static struct py_frame *make_frame(struct py_runtime *rt, const struct py_code_object *code,

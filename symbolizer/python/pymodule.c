@@ -236,8 +236,12 @@ const char *py_module_path(struct py_runtime *rt, uint32_t number, uint64_t ns)
 		return NULL;
 	node = node_at(rt->modules, number);
 	if (!is_settled(node, ns)) {
+		bool is_new = !node->until_ns;
+
 		py_module_path(rt, node->parent, ns); /* recursion of at most MAX_DEPTH */
 		module_check(rt, node);
+		if (is_new && node->parent == PY_NO_MODULE && node->path)
+			py_parameters_called(rt, node->self);
 	}
 	return ns + LATE_NS < node->since_ns ? NULL : node->path;
 }

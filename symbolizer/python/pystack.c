@@ -284,6 +284,17 @@ static const struct py_stack *intern_raw(struct py_runtime *rt, const uint64_t f
 	return kept.stack;
 }
 
+const struct py_stack *py_stack_of_parameter(struct py_runtime *rt, const char *module,
+					     const char *name)
+{
+	const struct py_frame *frame = py_frame_of_parameter(rt->codes, name);
+	const char *path = module ? py_intern_string(rt->codes, module) : NULL;
+
+	if (!frame)
+		return NULL;
+	return intern_frames(rt->stacks, (struct stack){.depth = 1, .module = path}, &frame);
+}
+
 static size_t begin(struct py_runtime *rt, size_t n, bool truncated)
 {
 	struct raw *raw = &rt->stacks->raw;

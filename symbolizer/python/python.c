@@ -334,7 +334,8 @@ int python_open(pid_t pid, const struct mem *m, struct py_runtime **out, struct 
 		rt->sources = py_sources_new(pid, rt);
 		rt->stacks = py_stacks_new();
 		rt->modules = py_modules_new();
-		if (!rt->codes || !rt->sources || !rt->stacks || !rt->modules)
+		rt->parameters = py_parameters_new();
+		if (!rt->codes || !rt->sources || !rt->stacks || !rt->modules || !rt->parameters)
 			rc = err_set(e, -ENOMEM, "out of memory");
 	}
 	if (rc)
@@ -352,6 +353,7 @@ void python_close(struct py_runtime *rt)
 	py_sources_free(rt->sources);
 	py_stacks_free(rt->stacks);
 	py_modules_free(rt->modules);
+	py_parameters_free(rt->parameters);
 	map_free(&rt->cells.others);
 	free(rt);
 }

@@ -199,6 +199,15 @@ const struct py_stack *py_stack_intern_backward(struct py_runtime *rt, const uin
 						size_t n, size_t own, const struct py_stack *around,
 						bool truncated, uint64_t ns);
 
+/* Find the names of parameters, too. */
+void py_want_parameters(struct py_runtime *rt);
+
+/* What locates the gradient accumulation, at `ns`, of the parameter whose TensorImpl is at `impl`:
+ * a stack with its module and, as the only frame, its name (line_is_of_parameter). NULL unless it
+ * is certain that a module of the program had it by that name at `ns`: the dict of the module's
+ * parameters was the same before and afterwards. */
+const struct py_stack *py_parameter_stack(struct py_runtime *rt, uint64_t impl, uint64_t ns);
+
 /* The code object at `code` is being freed in the target, and its address may be reused. Must be
  * called in order with the hits. Frames and stacks already returned stay valid. */
 void py_code_freed(struct py_runtime *rt, uint64_t code);

@@ -59,4 +59,9 @@ void node_map_free(struct node_map *m);
  * (torch/csrc/autograd/functions/accumulate_grad.cpp, 1.13.1 and 2.13.0). */
 uint16_t node_seq_offset(struct elf_file *cpu);
 
+/* Byte offset of `variable`, the tensor whose gradient it accumulates, within AccumulateGrad; 0 if
+ * undetermined. Its constructor moves its only argument there
+ * (torch/csrc/autograd/functions/accumulate_grad.cpp, 1.13.1 and 2.13.0). */
+uint16_t node_variable_offset(struct elf_file *cpu);
+
 #endif

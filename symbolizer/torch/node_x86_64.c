@@ -82,3 +82,64 @@ uint16_t node_seq_offset(struct elf_file *cpu)
 	arch_decoder_free(d);
 	return found > 0 ? (uint16_t)found : 0;
 }
+
+/* Which registers hold the object, the address of the constructor's argument, and the tensor that
+ * is moved out of that. */
+struct moved {
+	uint32_t object, argument, tensor;
+};
+
+static bool holds(uint32_t registers, uint8_t reg)
+{
+	return reg < ARCH_REGS && registers >> reg & 1;
+}
+
+static void set_held(uint32_t *registers, uint8_t reg, bool is)
+{
+	*registers = is ? *registers | 1U << reg : *registers;
+}
+
+/* Follow one instruction; the offset in the object at which it stores the tensor, or -1. */
+static int32_t moved_step(struct moved *m, const struct arch_insn *i)
+{
+	const struct moved was = *m;
+	uint32_t written = i->writes;
+	if (i->flow == ARCH_FLOW_CALL || i->flow == ARCH_FLOW_CALL_IND)
+		written |= arch_call_clobbers;
+	m->object &= ~written;
+	m->argument &= ~written;
+	m->tensor &= ~written;
+	if (i->effect == ARCH_EFF_COPY && i->width == 8 && i->dst < ARCH_REGS) {
+		set_held(&m->object, i->dst, holds(was.object, i->src));
+		set_held(&m->argument, i->dst, holds(was.argument, i->src));
+		set_held(&m->tensor, i->dst, holds(was.tensor, i->src));
+	}
+	if (i->effect == ARCH_EFF_LOAD && i->width == 8 && !i->index && !i->disp &&
+	    i->dst < ARCH_REGS)
+		set_held(&m->tensor, i->dst, holds(was.argument, i->base));
+	if (i->effect == ARCH_EFF_STORE && i->width == 8 && !i->index &&
+	    holds(was.object, i->base) && holds(was.tensor, i->src))
+		return i->disp;
+	return -1;
+}
+
+uint16_t node_variable_offset(struct elf_file *cpu)
+{
+	enum { LARGEST = 0x400 };
+	uint64_t size = 0, at = elf_find_dynamic(cpu, constructor, &size);
+	const uint8_t *code = at ? elf_bytes(cpu, at, size) : NULL;
+	struct arch_decoder *d = code ? arch_decoder_new() : NULL;
+	struct moved m = {.object = 1U << ARCH_DI, .argument = 1U << ARCH_SI};
+	struct arch_insn i;
+	int32_t found = 0;
+	for (uint32_t off = 0; d && off < size && !arch_decode(d, code, size, at, off, &i);
+	     off += i.len) {
+		int32_t disp = moved_step(&m, &i);
+		if (disp > 0 && disp < LARGEST)
+			found = found && found != disp ? -1 : disp;
+		if (i.flow == ARCH_FLOW_RET)
+			break;
+	}
+	arch_decoder_free(d);
+	return found > 0 ? (uint16_t)found : 0;
+}

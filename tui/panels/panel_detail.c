@@ -166,9 +166,12 @@ static void add_stack(struct lines *l, const struct op_event *ev)
 		     ? "Python stack of the forward op, innermost first"
 		     : "Python stack, innermost first");
 	for (uint16_t i = 0; s && i < s->depth; i++)
-		lines_add(l, s->frames[i]->is_torch ? STYLE_DIM : STYLE_PLAIN,
-			  "  %s:%" PRId32 " %s", s->frames[i]->file, s->frames[i]->line,
-			  s->frames[i]->function);
+		if (line_is_of_parameter(s->frames[i]->function, s->frames[i]->line))
+			lines_add(l, STYLE_PLAIN, "  %s", s->frames[i]->file);
+		else
+			lines_add(l, s->frames[i]->is_torch ? STYLE_DIM : STYLE_PLAIN,
+				  "  %s:%" PRId32 " %s", s->frames[i]->file, s->frames[i]->line,
+				  s->frames[i]->function);
 	if (!s)
 		lines_add(l, STYLE_DIM, "  (no Python frame)");
 	else if (s->truncated)

@@ -83,16 +83,28 @@ static int add_sum(struct page_sums *s, const struct op_sum *sum)
 	return r ? r : aggregate_add_sum(s->modules, sum);
 }
 
+static int add_memory(struct page_sums *s, const struct memory_event *m)
+{
+	int r = aggregate_add_memory(s->ops, m);
+	return r ? r : aggregate_add_memory(s->lines, m);
+}
+
 static int add_item(struct page_sums *s, const struct trace_item *item)
 {
 	if (item->type == TRACE_EVENT)
 		return add_event(s, &item->event);
+	if (item->type == TRACE_MEMORY)
+		return add_memory(s, &item->memory);
 	if (item->type == TRACE_SUM)
 		return add_sum(s, &item->sum);
 	if (item->type == TRACE_SAMPLE && s->breakdown && s->in_ns)
 		return breakdown_add_sample(s->breakdown, &item->sample);
 	if (item->type == TRACE_SAMPLING) {
 		s->in_ns = item->sampling.event && !strcmp(item->sampling.event, "cpu-clock");
+	} else if (item->type == TRACE_MEMORY_LOST) {
+		aggregate_memory_lost(s->ops, item->lost.count);
+	} else if (item->type == TRACE_PROCESS && !item->process.whole) {
+		aggregate_begun_late(s->ops);
 	} else if (item->type == TRACE_LOST) {
 		aggregate_lost(s->ops, item->lost.count);
 	} else if (item->type == TRACE_CHOSEN) {
@@ -121,6 +133,8 @@ struct page_sums *page_sums_read(struct export_in *in, struct page_steps *steps,
 		r = add_item(s, &item);
 		r = r ? r : export_look(in, s->query);
 	}
+	r = r ? r : aggregate_end(s->ops);
+	r = r ? r : aggregate_end(s->lines);
 	if (!r)
 		return s;
 	err_set(e, r, "cannot sum up %s: %s", in->path, strerror(-r));

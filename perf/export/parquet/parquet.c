@@ -91,11 +91,16 @@ static int64_t process_of(struct parquet_export *x, const struct op_event *ev)
 	return known >= 0 ? known : parquet_process_new(&x->set, ev->pid, ev->rank1, "");
 }
 
+static void put_time(struct parquet_export *x, struct parquet_file *f, uint64_t ns)
+{
+	parquet_int(f, ((int64_t)x->set.begun_ns + (int64_t)(ns - x->origin_ns)) / 1000);
+	parquet_int(f, (int64_t)ns);
+}
+
 static void put_span(struct parquet_export *x, struct parquet_file *f, uint64_t start_ns,
 		     uint64_t end_ns)
 {
-	parquet_int(f, ((int64_t)x->set.begun_ns + (int64_t)(start_ns - x->origin_ns)) / 1000);
-	parquet_int(f, (int64_t)start_ns);
+	put_time(x, f, start_ns);
 	if (end_ns)
 		parquet_int(f, end_ns > start_ns ? (int64_t)(end_ns - start_ns) : 0);
 	else
@@ -202,6 +207,39 @@ static void put_collective(struct parquet_export *x, size_t process, const struc
 	parquet_row_end(f);
 }
 
+static void put_memory(struct parquet_export *x, const struct memory_event *m)
+{
+	const struct op_event *of = &m->of;
+	const struct py_frame *where = py_stack_where(of->where_stack);
+	int64_t process = process_of(x, of);
+	char device[32];
+	if (process < 0) {
+		x->error = -ENOMEM;
+		return;
+	}
+	put_stack(x, (size_t)process, of->stack);
+	struct parquet_file *f = parquet_row(&x->set, MEMORY, (size_t)process);
+	if (!f)
+		return;
+	parquet_known(f, (uint64_t)of->tid);
+	put_time(x, f, of->start_ns);
+	parquet_text(f, names_device(device, sizeof(device), m->device_type, m->device_index));
+	parquet_int(f, (int64_t)m->address);
+	parquet_known(f, m->bytes);
+	parquet_int(f, m->freed);
+	parquet_int(f, (int64_t)m->total);
+	parquet_known(f, m->reserved);
+	parquet_text(f, activity_launch_names[m->launch]);
+	parquet_known(f, of->id);
+	parquet_text(f, of->op ? of->op->name : NULL);
+	parquet_text(f, of->op ? op_phase_names[of->phase] : NULL);
+	parquet_known(f, of->stack ? (uint64_t)of->stack->id + 1 : 0);
+	put_where(f, where);
+	parquet_text(f, where ? where->function : NULL);
+	parquet_text(f, of->where_stack ? of->where_stack->module : NULL);
+	parquet_row_end(f);
+}
+
 static struct op_total *total_of(struct parquet_export *x, size_t process,
 				 const struct op_event *ev)
 {
@@ -280,6 +318,8 @@ static int take(void *arg, const struct trace_item *item)
 		take_event(x, &item->event);
 	else if (item->type == TRACE_SUM)
 		take_sum(x, &item->sum);
+	else if (item->type == TRACE_MEMORY)
+		put_memory(x, &item->memory);
 	x->error = x->error ? x->error : x->set.failed.code;
 	return x->error ? x->error : parquet_out_error(x->set.out);
 }

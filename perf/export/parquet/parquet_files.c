@@ -93,10 +93,31 @@ static const struct parquet_column step_columns[] = {OF_RUN,
 						     {"no_op_ns", PARQUET_INT},
 						     {0}};
 
+static const struct parquet_column memory_columns[] = {OF_RUN,
+						       {"tid", PARQUET_INT},
+						       {"time", PARQUET_TIME},
+						       {"start_ns", PARQUET_INT},
+						       {"device", PARQUET_TEXT},
+						       {"address", PARQUET_INT},
+						       {"bytes", PARQUET_INT},
+						       {"freed", PARQUET_BOOL},
+						       {"allocated", PARQUET_INT},
+						       {"reserved", PARQUET_INT},
+						       {"launch", PARQUET_TEXT},
+						       {"event", PARQUET_INT},
+						       {"op", PARQUET_TEXT},
+						       {"phase", PARQUET_TEXT},
+						       {"stack", PARQUET_INT},
+						       {"file", PARQUET_TEXT},
+						       {"line", PARQUET_INT},
+						       {"function", PARQUET_TEXT},
+						       {"module", PARQUET_TEXT},
+						       {0}};
+
 static const struct parquet_table tables[TABLES] = {
     [EVENTS] = {"events", event_columns}, [STACKS] = {"stacks", stack_columns},
     [OPS] = {"ops", op_columns},	  [COLLECTIVES] = {"collectives", collective_columns},
-    [STEPS] = {"steps", step_columns},
+    [STEPS] = {"steps", step_columns},	  [MEMORY] = {"memory", memory_columns},
 };
 
 /* As Hive names what is not known: DuckDB and Spark read null. */

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The module that each op ran in: nested, in lists, shared, alone, recursive, re-created at its old address, run again by
-# checkpoints, called in the backward.
+# checkpoints, called in the backward. And the parameter whose gradient a node adds to.
 . "$(dirname "$0")/../lib.sh"
 need_tracing
 
@@ -25,6 +25,16 @@ modules() {
 	like "a tree" <("$DITRACE" report --group module --percent-limit 0 "$T/data") 's  +qkv$'
 }
 
+# with each engine
+parameters() {
+	trace -- "$PY" events/parameters.py 20
+	events
+	ok "a gradient accumulation has the name of its parameter, or none" verify events/parameters "$T/events" "$T/out"
+	like "in the report, too" <("$DITRACE" report --group op,line,module --percent-limit 0 "$T/data") \
+		' blocks\.2\.layers\.c\.1 +torch::autograd::AccumulateGrad +gradient accumulation of blocks\.2\.layers\.c\.1\.bias$'
+}
+
 others=(shim ptrace)
 each_torch modules
+each_torch each_engine parameters
 done_testing

@@ -56,6 +56,20 @@ more_of_it() {
 	is "DuckDB answers the ten questions" "$? $(tr -d '[' <"$T/duckdb" | cut -d, -f1 | sort -un | grep -vx 4 | paste -sd' ')" "0 1 2 3 5 6 7 8 9 10"
 }
 
+with_memory() {
+	"$DITRACE" run --memory --engine shim -o "$T/of_memory" -- "$PY" trace/memory.py >"$T/out" 2>&1
+	"$DITRACE" export --to parquet --python "$python" -o "$T/memory" "$T/of_memory"
+	"$DITRACE" script --only memory --format jsonl "$T/of_memory" >"$T/jsonl"
+	is "memory is what script says" \
+		"$(sql "SELECT count(*), sum(bytes * (CASE freed WHEN true THEN 1 ELSE 2 END)), max(allocated) FILTER (device = 'cpu'), count(reserved), count(line) > 50, count(event), count(DISTINCT op) FROM read_parquet('$T/memory/memory/**/*.parquet', hive_partitioning = true)")" \
+		"$(python3 -c "
+import json, sys
+e = [json.loads(line) for line in sys.stdin]
+print(len(e), sum((x['bytes'] or 0) * (1 if x['memory'] == 'freed' else 2) for x in e), max(x['total'] for x in e if x['device'] == 'cpu'),
+      sum(bool(x['reserved']) for x in e), True, sum(x['op_id'] is not None for x in e), len({x['op'] for x in e} - {None}))" <"$T/jsonl")"
+	is "bytes by op and line, joined with the events" "$(sql "SELECT e.op, m.line, sum(m.bytes) FROM read_parquet('$T/memory/memory/**/*.parquet', hive_partitioning = true) m JOIN read_parquet('$T/memory/events/**/*.parquet', hive_partitioning = true) e ON m.event = e.id AND m.pid = e.pid WHERE NOT freed GROUP BY ALL ORDER BY 3 DESC, 1 LIMIT 1")" "aten::add.Tensor $(grep -n 'held.add' trace/memory.py | cut -d: -f1) 8388608"
+}
+
 spark() {
 	in_long || return 0
 	"$python" -c 'import pyspark' 2>/dev/null && command -v java >/dev/null || { skip "Spark needs pyspark and Java: tests/deps test"; return; }
@@ -66,6 +80,7 @@ spark() {
 all() {
 	data_set
 	more_of_it
+	with_memory
 	spark
 }
 

@@ -13,6 +13,12 @@ measured() {
 	"$DITRACE" script --only memory --format jsonl "$T/data" >"$T/events"
 	for to in chrome perfetto sqlite; do "$DITRACE" export --to "$to" -o "$T/$to" "$T/data"; done
 	ok "exports have the same" verify trace/memory_exports "$T/events" "$T/chrome" "$T/perfetto" "$T/sqlite"
+	"$DITRACE" report --format json "$T/data" >"$T/by_line"
+	for way in callees callers; do "$DITRACE" report --call-graph "$way" --format json "$T/data" >"$T/$way"; done
+	"$DITRACE" export --to html -o "$T/page" "$T/data"
+	ok "call graphs and the page, too" verify trace/memory_graph "$T/by_line" "$T/report" "$T/callees" "$T/callers" "$T/page"
+	like "the graph has columns of it" <("$DITRACE" report --call-graph callees "$T/data") '^Total% +Calls +Alloc +Freed +Dev alloc +Dev freed  Frame'
+	like "and of a frame all below it" <("$DITRACE" report --call-graph callees "$T/data") ' 8\.0 MiB .* - +- +work \(memory.py:32\)$'
 	like "as text" <("$DITRACE" script --only memory "$T/data") '  cuda:0  4\.0 MiB freed at 0x1000, now 1\.0 MiB of 22\.0 MiB reserved  in no op'
 	"$DITRACE" report --sort peak "$T/data" >"$T/table"
 	like "the peak, and what held it" "$T/table" '^peak of memory on cpu: 1[67]\.[0-9] MiB.*: [45][0-9] % '

@@ -20,6 +20,12 @@ function nsText(ns) {
   return Math.round(ns) + " ns";
 }
 
+function bytesText(bytes) {
+  for (const [unit, size] of [["TiB", 2 ** 40], ["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 1024]])
+    if (bytes >= size) return (bytes / size).toFixed(1) + " " + unit;
+  return bytes + " B";
+}
+
 const countText = n => n.toLocaleString("en");
 const counted = (n, word) => countText(n) + " " + word + (n === 1 ? "" : "s");
 const percent = (part, whole) => (whole ? (100 * part / whole).toFixed(1) : "0.0") + "%";

@@ -27,6 +27,8 @@ function drawFigures() {
     figures.append(figure(countText(s.count), s.count === 1 ? "whole step" : "whole steps"), figure(nsText(s.median_ns), "median step"), figure(nsText(s.p99_ns), "p99 step"));
   if (summary.ops)
     figures.append(figure(countText(summary.ops), "ops"), figure(percent(summary.in_no_op_ns, summary.observed_ns), "of the time in no op"));
+  for (const m of [...summary.memory].sort((a, b) => b.peak_bytes - a.peak_bytes).slice(0, 4))
+    if (m.peak_bytes) figures.append(figure(bytesText(m.peak_bytes), (m.peak_exact ? "" : "about the ") + "peak of memory on " + m.device));
   if (summary.summed) figures.append(figure(countText(summary.summed), "of them as sums: in no timeline"));
   if (summary.lost || data.lost) figures.append(figure(countText(summary.lost || data.lost), "events lost"));
   if (summary.probe_ns && summary.wall_ns && !data.step && !data.time && !data.when)

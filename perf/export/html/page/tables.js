@@ -1,7 +1,7 @@
 // The table of ops, the tree of modules, and source lines with their times.
 
 const observed = summary.observed_ns;
-const placeOf = r => (r.file ? `${baseName(r.file)}:${r.line}` : "");
+const placeOf = r => (r.file ? baseName(r.file) + (r.line ? `:${r.line}` : "") : "");
 
 function heat(part) {
   return part >= 10 ? {color: "var(--backward)", fontWeight: 600} : part >= 3 ? {color: "var(--backward)"} : {};
@@ -11,6 +11,16 @@ const COLUMNS = [
   ["Self %", r => r.self_percent, r => r.self_percent.toFixed(1) + "%"], ["Total %", r => r.total_percent, r => r.total_percent.toFixed(1) + "%"],
   ["Self", r => r.self_ns, r => nsText(r.self_ns)], ["Total", r => r.total_ns, r => nsText(r.total_ns)], ["Calls", r => r.calls, r => countText(r.calls)],
   ["Mean", r => r.mean_ns, r => nsText(r.mean_ns)], ["P99", r => r.p99_ns, r => nsText(r.p99_ns)], ["Max", r => r.max_ns, r => nsText(r.max_ns)]];
+
+// Of a trace with memory: what ops allocate and free, and had when most was allocated.
+const MEMORY = [
+  ["Alloc", "alloc_bytes"], ["Freed", "freed_bytes"], ["At peak", "peak_bytes"],
+  ["Device alloc", "device_alloc_bytes"], ["Device freed", "device_freed_bytes"], ["Device at peak", "device_peak_bytes"]]
+  .filter(([, key]) => data.report.rows.some(r => r[key]));
+const bytesOf = (r, key) => (r[key] ? bytesText(r[key]) : "");
+for (const [name, key] of MEMORY) COLUMNS.push([name, r => r[key] || 0, r => bytesOf(r, key)]);
+const LINE_MEMORY = MEMORY.filter(([, key]) => key.endsWith("alloc_bytes"));
+
 const ops = {sort: 0, most: 200};
 
 function drawOps() {
@@ -25,7 +35,7 @@ function drawOps() {
     el("thead", {}, el("tr", {}, ...head, el("th", {class: "left"}, "Op"), el("th", {class: "left"}, ""), el("th", {class: "left"}, "Where"))),
     el("tbody", {}, ...rows.map(r => el("tr", {},
       ...COLUMNS.map(([, , text], i) => el("td", i ? {} : {style: heat(r.self_percent)}, text(r))),
-      el("td", {class: "left"}, r.op), el("td", {class: "left dim"}, r.worker ? "worker" : r.phase === "forward" ? "" : r.phase),
+      el("td", {class: "left"}, r.op || "(in no op)"), el("td", {class: "left dim"}, r.worker ? "worker" : r.phase === "forward" ? "" : r.phase),
       el("td", {class: "code", title: r.file ? `${r.file}:${r.line} ${r.function || ""}` : ""}, placeOf(r), el("span", {class: "dim"}, r.text ? "  " + r.text : ""))))));
   byId("rows").textContent = `${counted(all.length, "row")}${all.length > rows.length ? `, the first ${rows.length} shown` : ""}${data.percent_limit ? `; those below ${data.percent_limit} % are left out` : ""}; percentages are of the time of the threads that call ops, those of workers of theirs`;
 }
@@ -67,13 +77,14 @@ function filesOf() {
   const line = r => {
     if (!files.has(r.file)) files.set(r.file, {path: r.file, total: 0, lines: new Map()});
     const lines = files.get(r.file).lines;
-    if (!lines.has(r.line)) lines.set(r.line, {number: r.line, text: r.text, function: r.function, forward: 0, backward: 0, none: 0, calls: 0});
+    if (!lines.has(r.line)) lines.set(r.line, {number: r.line, text: r.text, function: r.function, forward: 0, backward: 0, none: 0, calls: 0, alloc_bytes: 0, device_alloc_bytes: 0});
     return lines.get(r.line);
   };
   for (const r of data.lines.rows) {
-    if (!r.file || r.worker || r.phase === "compile") continue;
+    if (!r.file || !r.line || r.worker || r.phase === "compile") continue;
     line(r)[r.phase === "forward" ? "forward" : "backward"] += r.total_ns;
     line(r).calls += r.calls;
+    for (const [, key] of LINE_MEMORY) line(r)[key] += r[key] || 0;
     files.get(r.file).total += r.total_ns;
   }
   for (const r of data.in_no_op.rows) {
@@ -89,7 +100,8 @@ function lineRow(l, most) {
     const part = Math.min(100, 100 * ns / most);
     return el("td", ns ? {style: {background: `linear-gradient(to left, color-mix(in srgb, var(--${name}) 45%, transparent) ${part}%, transparent ${part}%)`}} : {}, ns ? nsText(ns) : "");
   };
-  return el("tr", {title: counted(l.calls, "op call")}, cell(l.forward, "forward"), cell(l.backward, "backward"), cell(l.none, "none"), el("td", {class: "dim"}, l.number),
+  return el("tr", {title: counted(l.calls, "op call")}, cell(l.forward, "forward"), cell(l.backward, "backward"), cell(l.none, "none"),
+    ...LINE_MEMORY.map(([, key]) => el("td", {}, bytesOf(l, key))), el("td", {class: "dim"}, l.number),
     el("td", {class: "code"}, l.text || ""));
 }
 
@@ -100,12 +112,12 @@ function showFile(file, link) {
   const rows = [];
   lines.forEach((l, i) => {
     const before = lines[i - 1];
-    if (!before || before.function !== l.function) rows.push(el("tr", {class: "function"}, el("td", {colspan: 4}, ""), el("td", {}, l.function || "")));
-    else if (before.number + 1 < l.number) rows.push(el("tr", {class: "gap"}, el("td", {colspan: 4}, "⋮"), el("td", {}, "")));
+    if (!before || before.function !== l.function) rows.push(el("tr", {class: "function"}, el("td", {colspan: 4 + LINE_MEMORY.length}, ""), el("td", {}, l.function || "")));
+    else if (before.number + 1 < l.number) rows.push(el("tr", {class: "gap"}, el("td", {colspan: 4 + LINE_MEMORY.length}, "⋮"), el("td", {}, "")));
     rows.push(lineRow(l, most));
   });
   byId("lines").replaceChildren(
-    el("thead", {}, el("tr", {}, ...["Forward", "Backward", "In no op", "Line"].map(t => el("th", {}, t)), el("th", {}, ""))), el("tbody", {}, ...rows));
+    el("thead", {}, el("tr", {}, ...["Forward", "Backward", "In no op", ...LINE_MEMORY.map(([name]) => name), "Line"].map(t => el("th", {}, t)), el("th", {}, ""))), el("tbody", {}, ...rows));
 }
 
 function drawSource() {
