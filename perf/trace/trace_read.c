@@ -258,6 +258,8 @@ static int read_record(struct trace_reader *r, uint16_t type, struct in *in,
 			item->stats.slowdown = in_s(in);
 			item->stats.slowdown_error = in_u(in);
 			item->stats.turns_ops = in_u(in);
+			item->stats.probe_most_ns =
+			    in->p < in->end ? in_u(in) : item->stats.probe_ns;
 		}
 	} else if (type == TRACE_TARGET) {
 		code = trace_decode_target(&r->defs, in, &item->target);
