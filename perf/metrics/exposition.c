@@ -270,7 +270,7 @@ static void print_doubts(const struct exposition *x)
 		return;
 	expose_family(
 	    x, "ditrace_slowdown_ratio", "gauge", "ratio",
-	    "By how much probes made the traced threads slower so far, an estimate: 0.1 is 10 %.");
+	    "By how much, or more, probes made the traced threads slower so far: 0.1 is 10 %.");
 	fprintf(x->f, "ditrace_slowdown_ratio %.4f\n", percent / 100);
 }
 

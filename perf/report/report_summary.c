@@ -118,13 +118,28 @@ double report_slowdown(uint64_t probe_ns, uint64_t cpu_ns)
 	return probe_ns / 3 <= cpu_ns / 4 ? report_percent(probe_ns, cpu_ns - probe_ns) : -1;
 }
 
+const char *report_slowdown_text(char *out, size_t size, const struct trace_stats *s)
+{
+	const double least = report_slowdown(s->probe_ns, s->cpu_ns);
+	const double most = s->probe_most_ns ? report_slowdown(s->probe_most_ns, s->cpu_ns) : -1;
+	if (least < 0)
+		return NULL;
+	if (most < 0)
+		snprintf(out, size, "at least %.*f %%", least < 10, least);
+	else if (s->probe_most_ns == s->probe_ns)
+		snprintf(out, size, "about %.*f %%", least < 10, least);
+	else
+		snprintf(out, size, "about %.*f to %.*f %%", least < 10, least, most < 10, most);
+	return out;
+}
+
 /* What the vendor's library takes of each launch is not known here. */
 static void print_slowdown(FILE *f, const struct trace_stats *s, uint64_t activities)
 {
 	const char *more = activities ? ", and the records of devices more" : "";
-	double percent = report_slowdown(s->probe_ns, s->cpu_ns);
-	if (percent >= 0)
-		fprintf(f, "; probes made it about %.*f %% slower%s", percent < 10, percent, more);
+	char text[64];
+	if (report_slowdown_text(text, sizeof(text), s))
+		fprintf(f, "; probes made it %s slower%s", text, more);
 	else
 		fputs("; probes took most of the time", f);
 }

@@ -85,18 +85,17 @@
  *     ACTIVITIES_LOST  u time, u number of activities lost
  *     SAMPLES_LOST  u time, u number of samples lost
  *     DONE    a collective is done: s pid, u address of its Work, u time (CLOCK_MONOTONIC ns)
- *     STATS   u time in probes (ns, an estimate), u share of dispatched ops that were seen
+ *     STATS   u time in probes (ns, no less), u share of dispatched ops that were seen
  *             (1/1000; above 1000: not measured), u wall time (ns), u CPU time of the traced
  *             threads (ns; 0, or missing: not known), u number of events so far without arguments
  *             or results, as there was no time for them (missing: 0); and, may be missing, what
  *             --measure-overhead found: u turns (0: nothing), s slowdown and u its error
- *             (1/1000000), u ops called before recording began
- *     CHOSEN  str options that left ops out of the recording, "--ops addmm --depth 1"
- *     PROCESS s pid, b flags (PROCESS_*), u rank + 1, u world size + 1, u local rank + 1,
- *             u node + 1, u restarts + 1 (0: not known), str host. Comes before the process's
- *             TARGET; a process without one has no rank that is known.
- *     END     u number of EVENT records, u number of events in LOST. The last record of a file that
- *             was closed properly.
+ *             (1/1000000), u ops called before recording began; u time in probes (ns, no more; 0:
+ * not known; missing: as the first) CHOSEN  str options that left ops out of the recording, "--ops
+ * addmm --depth 1" PROCESS s pid, b flags (PROCESS_*), u rank + 1, u world size + 1, u local rank +
+ * 1, u node + 1, u restarts + 1 (0: not known), str host. Comes before the process's TARGET; a
+ * process without one has no rank that is known. END     u number of EVENT records, u number of
+ * events in LOST. The last record of a file that was closed properly.
  *
  * A value is b kind (low 5 bits; for a scalar, bits 5-6 are 0 for int, 1 for float, 2 for bool, and
  * bit 7 means unsigned), followed by:
@@ -279,8 +278,9 @@ struct trace_process {
 enum { TRACE_SEEN_UNKNOWN = 1001 };
 
 struct trace_stats {
-	uint64_t probe_ns; /* estimated time spent in probes, all threads together; 0: too few hits
-			      for an estimate */
+	/* Time spent in probes, all threads together, an estimate: no less than probe_ns (0: too
+	 * few hits to say), no more than probe_most_ns (0: not known how much). */
+	uint64_t probe_ns, probe_most_ns;
 	uint32_t seen_permille; /* dispatched ops that were seen as events; TRACE_SEEN_UNKNOWN: not
 				   measured */
 	uint64_t wall_ns;	/* from placing the first probe to removing the last */

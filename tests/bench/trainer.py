@@ -1,6 +1,7 @@
-"""trainer.py FILE [training|loop [WIDTH]]: trains the model of tests/workloads/train.py on one thread until it is
-told to end, or adds small tensors LOOP times an iteration, and notes of each iteration when it began and
-ended (CLOCK_MONOTONIC ns) and the CPU time it took (ns). Its first line is its pid and the model's width.
+"""trainer.py FILE [training|loop|resnet|threads [WIDTH]]: trains the model of tests/workloads/train.py on one thread until
+it is told to end, or adds small tensors LOOP times an iteration, or trains a small residual network (few ops, which take
+long), or adds small tensors in two threads; and notes of each iteration when it began and ended (CLOCK_MONOTONIC ns) and
+the CPU time it took (ns). Its first line is its pid and the model's width.
 Told by a line on standard input, answered by one:
 
     profile   enter torch.profiler, with shapes and stacks
@@ -18,6 +19,7 @@ import ctypes
 import os
 import select
 import sys
+import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "workloads"))
@@ -95,16 +97,65 @@ def loop():
         torch.add(a, b)
 
 
+class Residual(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        conv = [torch.nn.Conv2d(width, width, 3, padding=1, bias=False) for _ in range(2)]
+        self.body = torch.nn.Sequential(conv[0], torch.nn.BatchNorm2d(width), torch.nn.ReLU(), conv[1], torch.nn.BatchNorm2d(width))
+
+    def forward(self, x):
+        return torch.relu(x + self.body(x))
+
+
+def resnet():
+    blocks = [Residual(32) for _ in range(4)]
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 32, 3, padding=1), *blocks, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(32, 10))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    x, y = torch.rand(4, 3, 32, 32), torch.zeros(4, dtype=torch.long)
+
+    def step():
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+    return step
+
+
+def threads():
+    """Two that take turns by the lock of the interpreter; they stay, as those of a training do."""
+    both = threading.Barrier(3)
+
+    def work():
+        while True:
+            both.wait()
+            loop()
+            both.wait()
+
+    for _ in range(2):
+        threading.Thread(target=work, daemon=True).start()
+
+    def step():
+        both.wait()
+        both.wait()
+
+    return step
+
+
+def step_of(work):
+    return {"loop": lambda: loop, "resnet": resnet, "threads": threads}[work]()
+
+
 def main():
     torch.set_num_threads(1)
     torch.manual_seed(0)
     times, profiler = array.array("q"), Profiler()
-    for width in [int(w) for w in sys.argv[3:]] or WIDTHS if "loop" not in sys.argv else ():
+    work = sys.argv[2] if len(sys.argv) > 2 else "training"
+    for width in [int(w) for w in sys.argv[3:]] or WIDTHS if work == "training" else ():
         step, taken = training(width)
         if taken < ENOUGH_MS:
             break
     else:
-        step, width = (loop, 0) if "loop" in sys.argv else (step, width)
+        step, width = (step, width) if work == "training" else (step_of(work), 0)
     print(os.getpid(), width, flush=True)
     while True:
         command = told()

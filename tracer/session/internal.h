@@ -84,6 +84,9 @@ struct session_cost {
 	uint64_t from_ns; /* what was spent before does not count; CLOCK_MONOTONIC */
 	/* Hits that do not count: while probes were being placed, which takes long with bpf. */
 	uint64_t hits_left_out, hits_before;
+	/* Those that do, until CPU times were read last: what comes later is not in these either,
+	 * and it takes long, on a busy machine, until probes are out. */
+	uint64_t hits_counted;
 	pid_t last_tid;
 	uint16_t last_proc;
 };
@@ -267,8 +270,9 @@ void session_cost_restart(struct session *s);
 /* ns that all of them took since their first hits; 0: not known. */
 uint64_t session_cost_cpu(const struct session *s);
 
-/* c->probe_ns, as far as it counts. */
+/* c->probe_ns and c->probe_most_ns, as far as they count. */
 uint64_t session_cost_probes(const struct session *s, const struct engine_counters *c);
+uint64_t session_cost_probes_most(const struct session *s, const struct engine_counters *c);
 
 /* session_turns.c: --measure-overhead. While that is measured nothing is recorded. */
 

@@ -209,6 +209,7 @@ static void read_stats(struct session *s, struct trace_stats *out)
 	const uint64_t cpu_ns = session_cost_cpu(s), probe_ns = session_cost_probes(s, &c);
 	*out = (struct trace_stats){
 	    .probe_ns = probe_ns,
+	    .probe_most_ns = session_cost_probes_most(s, &c),
 	    .cpu_ns = cpu_ns && c.probe_is_stop ? cpu_ns + probe_ns : cpu_ns,
 	    .seen_permille = TRACE_SEEN_UNKNOWN,
 	    .lean = s->lean,
@@ -483,8 +484,8 @@ unsigned session_total(const struct session *s)
 static void stop_probes(struct session *s)
 {
 	const uint64_t until_ns = session_now();
-	session_cost_update(s);
 	calibrate(s);
+	session_cost_update(s);
 	s->engine->detach(s->engine, ENGINE_ALL_PROCS);
 	for (bool more = true; consume(s) > 0 || more;) {
 		more = session_take_activities(s, true) >= ENGINE_AT_ONCE;

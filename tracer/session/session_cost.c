@@ -81,7 +81,7 @@ static uint64_t hits_of(const struct session *s)
 
 void session_cost_placing(struct session *s)
 {
-	update_all(s, true);
+	session_cost_update(s);
 	s->cost.hits_before = hits_of(s);
 }
 
@@ -95,6 +95,7 @@ void session_cost_placed(struct session *s)
 void session_cost_update(struct session *s)
 {
 	update_all(s, true);
+	s->cost.hits_counted = hits_of(s) - s->cost.hits_left_out;
 }
 
 void session_cost_restart(struct session *s)
@@ -104,6 +105,7 @@ void session_cost_restart(struct session *s)
 	for (unsigned i = 0; i < s->cost.n; i++)
 		s->cost.threads[i].spent_ns = 0;
 	s->cost.hits_left_out = hits_of(s);
+	s->cost.hits_counted = 0;
 }
 
 uint64_t session_cost_cpu(const struct session *s)
@@ -114,9 +116,18 @@ uint64_t session_cost_cpu(const struct session *s)
 	return s->cost.unknown ? 0 : sum;
 }
 
+static uint64_t counted(const struct session *s, const struct engine_counters *c, uint64_t ns)
+{
+	const double hits = (double)s->cost.hits_counted;
+	return c->hits ? (uint64_t)((double)ns * hits / (double)c->hits) : 0;
+}
+
 uint64_t session_cost_probes(const struct session *s, const struct engine_counters *c)
 {
-	const uint64_t counted =
-	    c->hits > s->cost.hits_left_out ? c->hits - s->cost.hits_left_out : 0;
-	return c->hits ? (uint64_t)((double)c->probe_ns * (double)counted / (double)c->hits) : 0;
+	return counted(s, c, c->probe_ns);
+}
+
+uint64_t session_cost_probes_most(const struct session *s, const struct engine_counters *c)
+{
+	return counted(s, c, c->probe_most_ns);
 }

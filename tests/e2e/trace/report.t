@@ -21,7 +21,7 @@ sum() {
 # The table without times.
 normalised() {
 	sed -E -e 's/[0-9.]+ (ns|us|ms|s)/TIME/g; s/[0-9.]+ ?%/PERCENT/g; s/ +/ /g; s/pid [0-9]+, torch [^,]*, CPython [0-9.]+/WHO/
-		s/; probes (made it about PERCENT slower|took most of the time)//; s|^ditrace: '"$PY"' |ditrace: PYTHON |' -e 's/^ //' | LC_ALL=C sort
+		s/; probes (made it [^;]* slower|took most of the time)//; s|^ditrace: '"$PY"' |ditrace: PYTHON |' -e 's/^ //' | LC_ALL=C sort
 }
 
 # A few ops with known numbers.

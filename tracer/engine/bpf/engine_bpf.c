@@ -246,8 +246,9 @@ static void calibrate(struct engine *g)
 	of(g)->trap_ns = measure_trap(of(g));
 }
 
-/* In the caches of ditrace's own loop a trap takes half of what it takes in a program, which then
- * has to fill its own again: 1.8 to 2.8 times as much in trainings of small ops (tests/bench). */
+/* No less than that: in the caches of ditrace's own loop a trap takes half of what it takes in a
+ * loop of one op, and a seventh of what it takes in a training of small ops, which then has to fill
+ * its own again (tests/bench/estimate.py). */
 static uint64_t probe_ns(const struct engine_bpf *b)
 {
 	enum { COLD = 2 };

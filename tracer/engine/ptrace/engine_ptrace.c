@@ -252,10 +252,12 @@ static void count_dispatch(struct engine *g, int on)
 static void counters(struct engine *g, struct engine_counters *out)
 {
 	struct share *s = of(g)->share;
+	const uint64_t stopped = of(g)->trap_ns ? s->sampled_ns + s->sampled * of(g)->trap_ns : 0;
 	*out = (struct engine_counters){
 	    .hits = s->hits,
 	    .lost = s->lost,
-	    .probe_ns = of(g)->trap_ns ? s->sampled_ns + s->sampled * of(g)->trap_ns : 0,
+	    .probe_ns = stopped,
+	    .probe_most_ns = stopped,
 	    .probe_is_stop = true,
 	    .dispatched = s->dispatched,
 	    .dispatched_seen = s->dispatched_seen,

@@ -11,11 +11,22 @@
 
 static struct session session;
 
+static uint64_t hits;
+
+static void counters(struct engine *g, struct engine_counters *out)
+{
+	(void)g;
+	*out = (struct engine_counters){
+	    .hits = hits, .probe_ns = 100 * hits, .probe_most_ns = 250 * hits};
+}
+
 /* CPU time of this thread that counts after a hit at that time is met. */
 static uint64_t spent_since(uint64_t ts)
 {
 	static struct target target;
+	static struct engine engine = {.counters = counters};
 	struct hit h = {.tid = (uint32_t)gettid(), .ts = ts};
+	session.engine = &engine;
 	target.pid = getpid();
 	session.cost = (struct session_cost){0};
 	session.procs[0].target = &target;
@@ -40,14 +51,6 @@ static void test_late(void **state)
 	assert_true(spent_since(0) >= cpu);
 }
 
-static uint64_t hits;
-
-static void counters(struct engine *g, struct engine_counters *out)
-{
-	(void)g;
-	*out = (struct engine_counters){.hits = hits, .probe_ns = 100 * hits};
-}
-
 /* What is spent while probes are placed does not count. */
 static void test_placing(void **state)
 {
@@ -70,8 +73,12 @@ static void test_placing(void **state)
 	assert_int_equal(session_cost_probes(&session, &c), 100 * (10 + 100));
 	session_cost_restart(&session);
 	hits = 200;
+	session_cost_update(&session);
+	/* nor what is hit after CPU times were read last */
+	hits = 400;
 	counters(&engine, &c);
 	assert_int_equal(session_cost_probes(&session, &c), 100 * 50);
+	assert_int_equal(session_cost_probes_most(&session, &c), 250 * 50);
 }
 
 enum { THREADS = COST_THREADS + 1 };
