@@ -1,4 +1,4 @@
-#include "perf/collectives/clock_fit.h"
+#include "perf/collectives/internal.h"
 
 #include <errno.h>
 #include <math.h>

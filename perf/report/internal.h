@@ -11,7 +11,6 @@
 #include "perf/events/print_event.h"
 #include "perf/report/aggregate.h"
 #include "perf/report/devices.h"
-#include "perf/report/kernels.h"
 #include "perf/report/report.h"
 
 /* What the percentages of rows are of, and the options with that of devices. */

@@ -1,6 +1,5 @@
 /* Sums by kernel: found, made, sorted. kernels_print.c shows them. */
 #define _GNU_SOURCE
-#include "perf/report/kernels.h"
 
 #include <errno.h>
 #include <stdlib.h>
