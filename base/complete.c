@@ -17,7 +17,7 @@ struct typed {
 	int before;	    /* the length of what stands before that in the word */
 };
 
-static const struct option_def *find(const struct command *c, const char *word, size_t len)
+static const struct option_def *find_option(const struct command *c, const char *word, size_t len)
 {
 	for (const struct option_def *d = c->options; d && d->name; d++)
 		if ((len == 1 && d->letter == word[0]) ||
@@ -32,13 +32,13 @@ static const struct option_def *option_of(const struct command *c, const char *w
 {
 	*value = NULL;
 	if (word[0] != '-' || !word[1] || !word[2])
-		return word[0] == '-' && word[1] ? find(c, word + 1, 1) : NULL;
+		return word[0] == '-' && word[1] ? find_option(c, word + 1, 1) : NULL;
 	if (word[1] != '-')
 		return NULL;
 	size_t len = strcspn(word + 2, "=");
 	if (word[2 + len])
 		*value = word + 2 + len + 1;
-	return len > 1 ? find(c, word + 2, len) : NULL;
+	return len > 1 ? find_option(c, word + 2, len) : NULL;
 }
 
 static bool takes_word(const struct option_def *d)

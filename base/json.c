@@ -8,7 +8,7 @@
 
 /* Millions of events are written with this: without locks, and numbers without printf. */
 
-static void put(struct json_out *j, const char *s, size_t len)
+static void put_bytes(struct json_out *j, const char *s, size_t len)
 {
 	fwrite_unlocked(s, 1, len, j->f);
 }
@@ -25,14 +25,14 @@ static void begin(struct json_out *j, const char *key)
 	if (!key)
 		return;
 	putc_unlocked('"', j->f);
-	put(j, key, strlen(key));
-	put(j, "\":", 2);
+	put_bytes(j, key, strlen(key));
+	put_bytes(j, "\":", 2);
 }
 
 static void word(struct json_out *j, const char *key, const char *s)
 {
 	begin(j, key);
-	put(j, s, strlen(s));
+	put_bytes(j, s, strlen(s));
 }
 
 void json_open(struct json_out *j, const char *key, char bracket)
@@ -69,13 +69,13 @@ static size_t put_escaped(struct json_out *j, const char *s, size_t left)
 	uint32_t cp = 0;
 	size_t n = text_utf8(s, left, &cp);
 	if (n == 0)
-		put(j, "\\ufffd", 6);
+		put_bytes(j, "\\ufffd", 6);
 	else if (*s == '"' || *s == '\\')
 		fprintf(j->f, "\\%c", *s);
 	else if (!text_is_safe(cp))
 		fprintf(j->f, "\\u%04x", cp);
 	else
-		put(j, s, n);
+		put_bytes(j, s, n);
 	return n ? n : 1;
 }
 
@@ -85,7 +85,7 @@ void json_bytes(struct json_out *j, const char *key, const char *s, size_t len)
 	putc_unlocked('"', j->f);
 	for (size_t i = 0; i < len;) {
 		size_t plain = plain_len(s + i, len - i);
-		put(j, s + i, plain);
+		put_bytes(j, s + i, plain);
 		i += plain;
 		if (i < len)
 			i += put_escaped(j, s + i, len - i);
@@ -108,7 +108,7 @@ static void put_digits(struct json_out *j, uint64_t n)
 	do
 		digits[--at] = (char)('0' + n % 10);
 	while (n /= 10);
-	put(j, digits + at, sizeof(digits) - at);
+	put_bytes(j, digits + at, sizeof(digits) - at);
 }
 
 void json_u64(struct json_out *j, const char *key, uint64_t n)

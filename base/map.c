@@ -139,7 +139,7 @@ struct intern_item {
 	uint32_t len;
 };
 
-static int64_t find(const struct intern *t, uint64_t hash, const void *bytes, uint32_t len)
+static int64_t find_interned(const struct intern *t, uint64_t hash, const void *bytes, uint32_t len)
 {
 	uint32_t pos = 0, i;
 	while ((i = map_next(&t->index, hash, &pos)) != MAP_NONE)
@@ -151,7 +151,7 @@ static int64_t find(const struct intern *t, uint64_t hash, const void *bytes, ui
 int64_t intern(struct intern *t, const void *bytes, uint32_t len, bool *is_new)
 {
 	uint64_t hash = map_hash(bytes, len, 0);
-	int64_t id = find(t, hash, bytes, len);
+	int64_t id = find_interned(t, hash, bytes, len);
 	*is_new = false;
 	if (id >= 0)
 		return id;
@@ -168,7 +168,7 @@ int64_t intern(struct intern *t, const void *bytes, uint32_t len, bool *is_new)
 
 int64_t intern_find(const struct intern *t, const void *bytes, uint32_t len)
 {
-	return find(t, map_hash(bytes, len, 0), bytes, len);
+	return find_interned(t, map_hash(bytes, len, 0), bytes, len);
 }
 
 void intern_free(struct intern *t)

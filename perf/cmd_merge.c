@@ -203,7 +203,7 @@ static int add_source(struct merge *m, const char *source, struct err *e)
 }
 
 /* How the clocks of the files differ is found when they are read; here it is told. */
-static int tell(const struct merge *m)
+static int tell_clocks(const struct merge *m)
 {
 	const struct trace_query_opts opts = {.kinds = TRACE_OPS};
 	struct trace_query *q = NULL;
@@ -245,7 +245,7 @@ int cmd_merge(int argc, char **argv)
 	for (int i = first; i < argc && !r; i++)
 		r = add_source(&m, argv[i], &e);
 	if (!r)
-		return tell(&m);
+		return tell_clocks(&m);
 	err_print(&e);
 	return EXIT_FAILED;
 }

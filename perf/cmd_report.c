@@ -100,7 +100,7 @@ static int print(struct report *p)
 }
 
 /* Whether there is nothing to report. */
-static bool nothing(const struct report *p)
+static bool has_nothing(const struct report *p)
 {
 	struct aggregate_totals t = {0};
 	if (p->sum)
@@ -142,7 +142,7 @@ static void close_all(struct report *p)
 static int show(struct report *p, struct err *e)
 {
 	int end = report_read(p, e);
-	if (end < 0 && nothing(p))
+	if (end < 0 && has_nothing(p))
 		return end;
 	p->opts.terminal = terminal_of(stdout);
 	if (p->format == FORMAT_TABLE)

@@ -105,7 +105,7 @@ static int print(struct trace_diff_job *j)
 	return r;
 }
 
-static int compare(struct trace_diff_job *j, char **paths)
+static int compare_traces(struct trace_diff_job *j, char **paths)
 {
 	double threshold;
 	if (parse_threshold(j->threshold, &threshold))
@@ -154,7 +154,7 @@ int cmd_trace_diff(int argc, char **argv)
 	int status, first = options_start(&command, argc, argv, &status);
 	if (!first)
 		return status;
-	status = compare(&j, argv + first);
+	status = compare_traces(&j, argv + first);
 	trace_diff_free(&j.found);
 	aggregate_free(j.a);
 	aggregate_free(j.b);

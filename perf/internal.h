@@ -5,7 +5,6 @@
 #include "base/err.h"
 #include "perf/report/aggregate.h"
 #include "perf/report/call_tree.h"
-#include "perf/report/kernels.h"
 #include "perf/report/report.h"
 #include "perf/trace/trace_read.h"
 

@@ -22,12 +22,12 @@ static int read_all(struct trace_query *q, take_fn *fn, void *arg, struct err *e
 	return n;
 }
 
-static int see(void *arg, const struct trace_item *item)
+static int see_item(void *arg, const struct trace_item *item)
 {
 	return collectives_see(arg, item);
 }
 
-static int choose(void *arg, const struct trace_item *item)
+static int choose_item(void *arg, const struct trace_item *item)
 {
 	if (item->type == TRACE_EVENT)
 		collectives_choose(arg, &item->event);
@@ -71,7 +71,7 @@ static int read_again(struct reading *x, struct err *e)
 	bool chooses = c->ops || c->not_ops || c->when || c->time || c->step || c->rank;
 	if (chooses)
 		collectives_choose_none(x->all);
-	int r = chooses ? read_chosen(x, choose, x->all, e) : 0;
+	int r = chooses ? read_chosen(x, choose_item, x->all, e) : 0;
 	if (r || !x->o->skew)
 		return r;
 	x->skew = skew_new(x->all);
@@ -97,7 +97,7 @@ static int print(const struct reading *x)
 static int show(struct reading *x, struct trace_query *q, struct err *e)
 {
 	struct err again = {0};
-	int end = read_all(q, see, x->all, e);
+	int end = read_all(q, see_item, x->all, e);
 	int r = end == -ENOMEM ? end : collectives_match(x->all);
 	if (r)
 		return no_memory(e);

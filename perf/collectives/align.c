@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 
 #include "base/arena.h"
-#include "perf/collectives/clock_fit.h"
 #include "perf/collectives/internal.h"
 
 /* One collective on the ranks of one clock. */

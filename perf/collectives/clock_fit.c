@@ -1,4 +1,4 @@
-#include "perf/collectives/clock_fit.h"
+#include "perf/collectives/internal.h"
 
 #include <errno.h>
 #include <math.h>
@@ -18,7 +18,7 @@ struct fitting {
 
 static const double most = CLOCK_DRIFT_MOST / 1e6;
 
-static int compare(const void *a, const void *b)
+static int compare_doubles(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
 	return (x > y) - (x < y);
@@ -26,7 +26,7 @@ static int compare(const void *a, const void *b)
 
 static double median(double *values, size_t n)
 {
-	qsort(values, n, sizeof(*values), compare);
+	qsort(values, n, sizeof(*values), compare_doubles);
 	return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
@@ -111,8 +111,8 @@ static size_t agreed(const struct fitting *f, double drift, struct range *out)
 		f->lows[i] = f->all[i].low - drift * f->all[i].at;
 		f->highs[i] = f->all[i].high - drift * f->all[i].at;
 	}
-	qsort(f->lows, f->n, sizeof(*f->lows), compare);
-	qsort(f->highs, f->n, sizeof(*f->highs), compare);
+	qsort(f->lows, f->n, sizeof(*f->lows), compare_doubles);
+	qsort(f->highs, f->n, sizeof(*f->highs), compare_doubles);
 	for (size_t i = 0; i < f->n; i++) {
 		while (ended < f->n && f->highs[ended] < f->lows[i])
 			ended++;
@@ -252,7 +252,7 @@ int clock_fit(const struct clock_bound *bounds, size_t n, struct clock_fit *out)
 					   .low = (double)(bounds[i].low - out->shift_ns),
 					   .high = (double)(bounds[i].high - out->shift_ns),
 					   .ends = (double)(bounds[i].ends - out->shift_ns)};
-		qsort(f.all, n, sizeof(*f.all), compare); /* by time */
+		qsort(f.all, n, sizeof(*f.all), compare_doubles); /* by time */
 		r = fit_relative(&f, out);
 	}
 	free(f.all);

@@ -100,8 +100,8 @@ static int64_t string_id(struct collectives *c, const char *s)
 	return intern(&c->strings, s, (uint32_t)strlen(s), &is_new);
 }
 
-static int64_t row_of(struct collectives *c, const struct collective *what,
-		      const struct collective_group *g, const struct py_frame *where)
+static int64_t row_of_calls(struct collectives *c, const struct collective *what,
+			    const struct collective_group *g, const struct py_frame *where)
 {
 	bool is_new;
 	int64_t backend = what->backend ? string_id(c, what->backend) : -1;
@@ -156,7 +156,7 @@ static int see_event(struct collectives *c, const struct op_event *ev)
 	struct collective_calls *calls = g ? &g->calls[is_numbered(&what, ev)] : NULL;
 	if (!g || array_grow(&calls->all, &calls->room, calls->n + 1, sizeof(*calls->all)))
 		return -ENOMEM;
-	int64_t row = row_of(c, &what, g, collective_where(ev->stack));
+	int64_t row = row_of_calls(c, &what, g, collective_where(ev->stack));
 	if (row < 0)
 		return -ENOMEM;
 	c->unnamed += !what.group;
@@ -221,8 +221,8 @@ int collectives_see(struct collectives *c, const struct trace_item *item)
 }
 
 /* The call of a collective that began then; NULL: none. */
-static struct collective_call *find(const struct collectives *c, const struct op_event *ev,
-				    const struct collective_group **group)
+static struct collective_call *find_call(const struct collectives *c, const struct op_event *ev,
+					 const struct collective_group **group)
 {
 	struct collective what;
 	if (!collective_of(ev, &what))
@@ -256,7 +256,7 @@ void collectives_choose_none(struct collectives *c)
 void collectives_choose(struct collectives *c, const struct op_event *ev)
 {
 	const struct collective_group *g;
-	struct collective_call *call = find(c, ev, &g);
+	struct collective_call *call = find_call(c, ev, &g);
 	if (call)
 		call->chosen = true;
 }
@@ -265,7 +265,7 @@ bool collectives_number(const struct collectives *c, const struct op_event *ev, 
 			uint64_t *number)
 {
 	const struct collective_group *g;
-	const struct collective_call *call = find(c, ev, &g);
+	const struct collective_call *call = find_call(c, ev, &g);
 	const struct collective_calls *calls = call ? &g->calls[NUMBERED] : NULL;
 	if (!call || call < calls->all || call >= calls->all + calls->n || !g->address ||
 	    !c->processes[g->process].whole || c->lost || c->summed || c->unnamed)
@@ -279,7 +279,7 @@ uint64_t collectives_done(const struct collectives *c, const struct op_event *ev
 			  uint64_t *waited_ns)
 {
 	const struct collective_group *g;
-	const struct collective_call *call = find(c, ev, &g);
+	const struct collective_call *call = find_call(c, ev, &g);
 	*waited = call && call->wait_ns;
 	*waited_ns = *waited ? call->waited_ns : 0;
 	return call ? call->done_ns : 0;

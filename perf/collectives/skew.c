@@ -168,8 +168,8 @@ static int64_t string_id(struct skew *s, const char *text)
 	return intern(&s->strings, text, (uint32_t)strlen(text), &is_new);
 }
 
-static struct skew_row *row_of(struct skew *s, const struct op_desc *op, const struct py_frame *f,
-			       bool gap)
+static struct skew_row *skew_row_of(struct skew *s, const struct op_desc *op,
+				    const struct py_frame *f, bool gap)
 {
 	bool is_new;
 	const int64_t key[5] = {string_id(s, op->name), gap, f ? f->line : -1,
@@ -249,7 +249,7 @@ static int see_gap(struct skew *s, size_t rank, const struct op_event *ev)
 	    r > 0 && gap.start_ns > s->entries[0].first_ns ? gap.start_ns : s->entries[0].first_ns;
 	if (r <= 0 || gap.end_ns <= from || !is_usual_time(s, from))
 		return r < 0 ? r : 0;
-	struct skew_row *row = row_of(s, ev->op, py_stack_where(ev->stack), true);
+	struct skew_row *row = skew_row_of(s, ev->op, py_stack_where(ev->stack), true);
 	if (!row)
 		return -ENOMEM;
 	uint64_t ns = gap.end_ns - from - waited(s, rank, from, gap.end_ns);
@@ -270,7 +270,7 @@ int skew_see(struct skew *s, const struct op_event *ev)
 	int r = rank < 0 ? 0 : see_gap(s, (size_t)rank, ev);
 	if (rank < 0 || r || !is_within(s, ev) || !strncmp(ev->op->name, "c10d::", 6))
 		return r;
-	struct skew_row *row = row_of(s, ev->op, py_stack_where(ev->where_stack), false);
+	struct skew_row *row = skew_row_of(s, ev->op, py_stack_where(ev->where_stack), false);
 	if (!row)
 		return -ENOMEM;
 	uint64_t ns = ev->end_ns - ev->start_ns;

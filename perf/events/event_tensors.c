@@ -18,7 +18,7 @@ struct line {
 
 typedef void tensor_fn(struct line *l, const struct tensor_meta *m); /* m is NULL if not decoded */
 
-__attribute__((format(printf, 2, 3))) static void put(struct line *l, const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static void put_text(struct line *l, const char *fmt, ...)
 {
 	va_list ap;
 	va_start(ap, fmt);
@@ -32,18 +32,18 @@ static void put_shape(struct line *l, const struct tensor_meta *m)
 {
 	if (l->shown++ >= SHOWN_MAX) {
 		if (l->shown == SHOWN_MAX + 1)
-			put(l, " ...");
+			put_text(l, " ...");
 		return;
 	}
-	put(l, "%s", l->len ? " " : "");
+	put_text(l, "%s", l->len ? " " : "");
 	if (!m || m->unknown & TENSOR_NO_SHAPE) {
-		put(l, "?");
+		put_text(l, "?");
 		return;
 	}
-	put(l, "[");
+	put_text(l, "[");
 	for (unsigned i = 0; i < m->ndim; i++)
-		put(l, "%s%" PRId64, i ? "," : "", m->shape[i]);
-	put(l, "]");
+		put_text(l, "%s%" PRId64, i ? "," : "", m->shape[i]);
+	put_text(l, "]");
 }
 
 /* Append the word, unless the line has it already. */
@@ -53,7 +53,7 @@ static void put_once(struct line *l, const char *word)
 	for (const char *s = l->out; (s = strstr(s, word)); s += n)
 		if ((s == l->out || s[-1] == ' ') && (s[n] == '\0' || s[n] == ' '))
 			return;
-	put(l, "%s%s", l->len ? " " : "", word);
+	put_text(l, "%s%s", l->len ? " " : "", word);
 }
 
 static void put_dtype(struct line *l, const struct tensor_meta *m)

@@ -106,7 +106,7 @@ static int add_item(void *arg, const struct trace_item *item)
 }
 
 /* The outermost frames come first. */
-static int compare(const void *a, const void *b, void *nodes)
+static int compare_frames(const void *a, const void *b, void *nodes)
 {
 	uint32_t i = *(const uint32_t *)a, k = *(const uint32_t *)b;
 	const struct call_node *x = &((const struct call_node *)nodes)[i];
@@ -256,7 +256,7 @@ static int draw(FILE *f, const struct svg_input *in)
 	if (!r) {
 		for (size_t i = 0; i < s.n; i++)
 			s.order[i] = (uint32_t)i;
-		qsort_r(s.order, s.n, sizeof(*s.order), compare, (void *)s.nodes);
+		qsort_r(s.order, s.n, sizeof(*s.order), compare_frames, (void *)s.nodes);
 		place_boxes(&s);
 		put_head(&s);
 		for (size_t i = 0; i < s.n; i++)

@@ -79,7 +79,7 @@ void metrics_steps_unsure(struct metrics_steps *s, uint64_t from_ns, uint64_t to
 /* Count those that ended long enough before. */
 void metrics_count_steps(struct metrics_steps *s, uint64_t now_ns);
 
-/* named_ops.c */
+/* Which ops have series of their own. */
 
 /* Choose those that have series: those that take most time, and those that had. 0 or -ENOMEM. */
 int metrics_name_ops(struct metrics *m);

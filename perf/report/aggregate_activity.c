@@ -58,7 +58,7 @@ const char *report_launch_text(unsigned launch)
 	return texts[launch];
 }
 
-static void count(struct aggregate *a, uint32_t row, uint64_t activities, uint64_t ns)
+static void count_activities(struct aggregate *a, uint32_t row, uint64_t activities, uint64_t ns)
 {
 	a->rows[row]->activities += activities;
 	a->rows[row]->device_ns += ns;
@@ -71,7 +71,7 @@ static int count_of_op(struct aggregate *a, const struct op_event *of, unsigned 
 	int64_t id = aggregate_row_of(a, of, t && t->worker, launch);
 	if (id < 0)
 		return -ENOMEM;
-	count(a, (uint32_t)id, activities, ns);
+	count_activities(a, (uint32_t)id, activities, ns);
 	return 0;
 }
 
@@ -114,7 +114,7 @@ void aggregate_call_ended(struct aggregate *a, uint64_t event, uint32_t row)
 	int64_t at = e->n ? map_get(&e->by_id, event) : -ENOENT;
 	if (at < 0)
 		return;
-	count(a, row, e->list[at].activities, e->list[at].ns);
+	count_activities(a, row, e->list[at].activities, e->list[at].ns);
 	e->list[at].activities = e->list[at].ns = 0;
 }
 
@@ -130,7 +130,7 @@ static int count_of_call(struct aggregate *a, const struct op_event *of, uint64_
 	int64_t row = aggregate_known(a, of->id);
 	if (row < 0)
 		return of->id ? add_early(a, of, ns) : count_of_op(a, of, AGGREGATE_NO_CALL, 1, ns);
-	count(a, (uint32_t)row, 1, ns);
+	count_activities(a, (uint32_t)row, 1, ns);
 	return 0;
 }
 

@@ -164,7 +164,7 @@ static int take_steps(struct memory_sums *m, size_t keep)
 }
 
 /* The row of its op; -1: there is none. */
-static int64_t row_of(struct aggregate *a, const struct memory_event *e)
+static int64_t row_of_memory(struct aggregate *a, const struct memory_event *e)
 {
 	struct op_desc none = {.name = report_launch_text(e->launch)};
 	struct op_event of = e->of;
@@ -182,7 +182,7 @@ static int64_t row_of(struct aggregate *a, const struct memory_event *e)
 	return aggregate_row_of(a, &of, t && t->worker, launch);
 }
 
-static void count(struct aggregate *a, int64_t row, const struct memory_event *e)
+static void count_memory(struct aggregate *a, int64_t row, const struct memory_event *e)
 {
 	const enum memory_kind kind = memory_kind(e->device_type);
 	struct memory_row *r = row >= 0 ? &a->rows[row]->memory[kind] : NULL;
@@ -253,10 +253,10 @@ int aggregate_add_memory(struct aggregate *a, const struct memory_event *e)
 	if (!a->memory && !(a->memory = calloc(1, sizeof(*a->memory))))
 		return -ENOMEM;
 	struct memory_sums *m = a->memory;
-	int64_t device = device_of(m, e), row = row_of(a, e);
+	int64_t device = device_of(m, e), row = row_of_memory(a, e);
 	if (device < 0 || row == -ENOMEM)
 		return -ENOMEM;
-	count(a, row, e);
+	count_memory(a, row, e);
 	if (row >= 0 && add_net(a, row, e))
 		return -ENOMEM;
 	if (m->n == WINDOW && take_steps(m, WINDOW / 2))

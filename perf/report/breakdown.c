@@ -163,8 +163,8 @@ static struct breakdown_process *process_of(struct breakdown *b, const struct op
 	return &b->processes[id];
 }
 
-static void count(struct breakdown *b, struct breakdown_process *p, enum breakdown_part part,
-		  uint64_t ns)
+static void count_part(struct breakdown *b, struct breakdown_process *p, enum breakdown_part part,
+		       uint64_t ns)
 {
 	b->whole.parts[part] += ns;
 	p->pending.parts[part] += ns;
@@ -195,10 +195,10 @@ static void count_gap(struct breakdown *b, struct breakdown_process *p, const st
 {
 	uint64_t elsewhere = p->elsewhere_ns < ns ? p->elsewhere_ns : ns;
 	p->elsewhere_ns = 0;
-	count(b, p, BREAKDOWN_BACKWARD, elsewhere);
+	count_part(b, p, BREAKDOWN_BACKWARD, elsewhere);
 	ns -= elsewhere;
 	bool loads = part == BREAKDOWN_DATA && p->in_data;
-	count(b, p, loads ? part : BREAKDOWN_NO_OP, ns);
+	count_part(b, p, loads ? part : BREAKDOWN_NO_OP, ns);
 	count_line(b, p, loads ? m->data_line : m->line, ns);
 }
 
@@ -291,7 +291,7 @@ static int add_op(struct breakdown *b, struct breakdown_process *p, const struct
 	uint64_t ns = end - ev->start_ns, compiled = p->compile_ns < ns ? p->compile_ns : ns;
 	p->step_compile_ns += p->compile_ns;
 	p->compile_ns = 0;
-	count(b, p, part, ns - compiled);
+	count_part(b, p, part, ns - compiled);
 	if (part == BREAKDOWN_DATA)
 		count_line(b, p, m->data_line, ns - compiled);
 	p->in_data = part == BREAKDOWN_DATA;

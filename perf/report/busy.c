@@ -39,7 +39,7 @@ static void double_width(struct busy *b)
 }
 
 /* No stretch is busy for longer than it is. */
-static void put(struct busy *b, uint64_t from, uint64_t to)
+static void bin_span(struct busy *b, uint64_t from, uint64_t to)
 {
 	from = from > b->begin ? from : b->begin;
 	while (from < to) {
@@ -69,7 +69,7 @@ static int settle(struct busy *b)
 		return -ENOMEM;
 	n = b->n - BUSY_HELD / 2;
 	for (size_t i = 0; i < n; i++)
-		put(b, b->held[i].from, b->held[i].to);
+		bin_span(b, b->held[i].from, b->held[i].to);
 	b->settled = b->held[n - 1].to;
 	b->n -= n;
 	memmove(b->held, b->held + n, b->n * sizeof(*b->held));
@@ -81,7 +81,7 @@ int busy_add(struct busy *b, uint64_t from, uint64_t to)
 	struct busy_span *last = b->n ? &b->held[b->n - 1] : NULL;
 	if (from < b->settled) {
 		b->late = true;
-		put(b, from, to < b->settled ? to : b->settled);
+		bin_span(b, from, to < b->settled ? to : b->settled);
 		from = b->settled;
 	}
 	if (from >= to)

@@ -51,7 +51,7 @@ static bool has_bytes(const struct call_node *n)
 	return has;
 }
 
-static int compare(const void *a, const void *b, void *nodes)
+static int compare_nodes(const void *a, const void *b, void *nodes)
 {
 	const struct call_node *all = nodes;
 	uint32_t i = *(const uint32_t *)a, k = *(const uint32_t *)b;
@@ -102,7 +102,7 @@ static int open_graph(struct graph *g, FILE *f, struct call_tree *t,
 		if ((g->nodes[i].total_ns || has_bytes(&g->nodes[i])) &&
 		    percent(g, &g->nodes[i]) >= opts->percent_limit)
 			g->order[g->n++] = (uint32_t)i;
-	qsort_r(g->order, g->n, sizeof(*g->order), compare, (void *)g->nodes);
+	qsort_r(g->order, g->n, sizeof(*g->order), compare_nodes, (void *)g->nodes);
 	return 0;
 }
 

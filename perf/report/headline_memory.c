@@ -41,12 +41,16 @@ static size_t count_processes(const struct memory_peak *const *peaks, size_t n)
 static void add_peak(struct headline_line *l, const struct aggregate *a,
 		     const struct memory_peak *p, size_t processes)
 {
-	char bytes[32], reserved[32], device[32], ns[32];
+	char bytes[32], reserved[32], device[32], ns[32], of[64] = "";
 	const uint64_t first = first_op_ns(a);
 	struct aggregate_totals t;
 	aggregate_totals(a, &t);
-	headline_add(l, "%speak of memory on %s: %s", p->late ? "about " : "",
-		     names_device(device, sizeof(device), p->device_type, p->device_index),
+	if (processes > 1)
+		snprintf(of, sizeof(of), " of %s %d, highest of %zu processes",
+			 p->rank1 ? "rank" : "process", p->rank1 ? (int)p->rank1 - 1 : p->pid,
+			 processes);
+	headline_add(l, "%speak of memory on %s%s: %s", p->late ? "about " : "",
+		     names_device(device, sizeof(device), p->device_type, p->device_index), of,
 		     text_bytes(bytes, sizeof(bytes), p->bytes));
 	if (p->reserved)
 		headline_add(l, " of up to %s that were reserved",
@@ -55,10 +59,6 @@ static void add_peak(struct headline_line *l, const struct aggregate *a,
 		headline_add(l, " allocated since recording began");
 	if (p->ns >= first)
 		headline_add(l, ", %s after the first op", text_ns(ns, sizeof(ns), p->ns - first));
-	if (processes > 1)
-		headline_add(l, ", %s %d, the highest of %zu processes",
-			     p->rank1 ? "rank" : "process", p->rank1 ? (int)p->rank1 - 1 : p->pid,
-			     processes);
 }
 
 static void add_holders(struct headline_line *l, const struct aggregate *a,

@@ -11,7 +11,6 @@
 #include "perf/events/print_event.h"
 #include "perf/report/aggregate.h"
 #include "perf/report/devices.h"
-#include "perf/report/kernels.h"
 #include "perf/report/report.h"
 
 /* What the percentages of rows are of, and the options with that of devices. */
@@ -96,7 +95,8 @@ const char *headline_where(char *out, size_t size, const struct aggregate_row *r
 bool headline_devices(struct table *t, const struct aggregate *a, const struct report_opts *opts,
 		      const struct breakdown *b);
 
-/* When most of the memory of each device was allocated, and by which ops. */
+/* When most of the memory of each device was allocated, and by which ops; of several processes that
+ * of the highest. */
 void headline_memory(struct table *t, const struct aggregate *a, const struct report_opts *opts,
 		     const struct file_names *files);
 

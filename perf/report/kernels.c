@@ -1,6 +1,5 @@
 /* Sums by kernel: found, made, sorted. kernels_print.c shows them. */
 #define _GNU_SOURCE
-#include "perf/report/kernels.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -37,7 +36,7 @@ static const char *copy_text(struct kernels *k, const char *s, bool *failed)
 	return copy;
 }
 
-static struct kernel_row *row_of(struct kernels *k, const struct activity *a, uint32_t *at)
+static struct kernel_row *row_of_kernel(struct kernels *k, const struct activity *a, uint32_t *at)
 {
 	struct {
 		int32_t pid;
@@ -108,7 +107,7 @@ int kernels_add(struct kernels *k, const struct activity *a)
 {
 	uint64_t ns = a->of.end_ns > a->of.start_ns ? a->of.end_ns - a->of.start_ns : 0;
 	uint32_t at;
-	struct kernel_row *r = row_of(k, a, &at);
+	struct kernel_row *r = row_of_kernel(k, a, &at);
 	if (!r)
 		return -ENOMEM;
 	r->calls++;
@@ -132,7 +131,7 @@ static uint64_t sort_key(const struct kernel_row *r, enum report_sort sort)
 					: r->total_ns;
 }
 
-static int compare(const void *a, const void *b, void *opts)
+static int compare_kernels(const void *a, const void *b, void *opts)
 {
 	const struct kernel_row *x = *(const struct kernel_row *const *)a;
 	const struct kernel_row *y = *(const struct kernel_row *const *)b;
@@ -148,7 +147,7 @@ const struct kernel_row **kernels_sorted(const struct kernels *k, const struct r
 	for (uint32_t i = 0; rows && i < n; i++)
 		rows[i] = &k->rows[i];
 	if (rows)
-		qsort_r(rows, n, sizeof(*rows), compare, (void *)opts);
+		qsort_r(rows, n, sizeof(*rows), compare_kernels, (void *)opts);
 	return rows;
 }
 

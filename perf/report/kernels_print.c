@@ -8,7 +8,6 @@
 #include "base/text.h"
 #include "perf/events/print_event.h"
 #include "perf/report/internal.h"
-#include "perf/report/kernels.h"
 #include "symbolizer/event/names.h"
 
 enum { NAME_MAX_BYTES = 2048, WHOLE_FROM = 200 };

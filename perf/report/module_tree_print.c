@@ -35,7 +35,8 @@ static int longest_first(uint64_t a, uint64_t b)
 	return (a < b) - (a > b);
 }
 
-static int compare(const struct module_node *a, const struct module_node *b, const void *printed)
+static int compare_modules(const struct module_node *a, const struct module_node *b,
+			   const void *printed)
 {
 	const struct printed *p = printed;
 	int c = p->devices ? longest_first(a->all[MODULE_DEVICES], b->all[MODULE_DEVICES]) : 0;
@@ -156,7 +157,7 @@ int module_tree_print(FILE *f, const struct aggregate *a, const struct report_op
 	int r = -ENOMEM;
 	if (to && p.tree) {
 		p.nodes = module_tree_nodes(p.tree, &n);
-		module_tree_sort(p.tree, compare, &p);
+		module_tree_sort(p.tree, compare_modules, &p);
 		add_columns(to, p.devices);
 		size_t left = n - add_below(to, &p, NONE, 0);
 		if (left)
@@ -194,7 +195,7 @@ int module_tree_json(struct json_out *j, const char *key, const struct aggregate
 	if (!p.tree)
 		return -ENOMEM;
 	p.nodes = module_tree_nodes(p.tree, &n);
-	module_tree_sort(p.tree, compare, &p);
+	module_tree_sort(p.tree, compare_modules, &p);
 	put_below(j, key, &p, NONE, 0);
 	module_tree_free(p.tree);
 	return 0;

@@ -73,7 +73,7 @@ static int new_row(struct overflow *o, const char *op, const char *where, uint64
 }
 
 /* The row of the event's op and line; NULL if out of memory. */
-static struct overflow_row *row_of(struct overflow *o, const struct op_event *ev)
+static struct overflow_row *row_of_overflow(struct overflow *o, const struct op_event *ev)
 {
 	char where[WHERE_TEXT_MAX], key[KEY_MAX];
 	bool is_new;
@@ -111,7 +111,7 @@ int overflow_add(struct overflow *o, const struct op_event *ev)
 	if (!event_stats_bad_results(ev->stats) || op_gives_no_numbers(ev->op) ||
 	    event_gave_view(ev))
 		return 0;
-	struct overflow_row *r = row_of(o, ev);
+	struct overflow_row *r = row_of_overflow(o, ev);
 	if (!r)
 		return -ENOMEM;
 	r->calls++;
@@ -126,7 +126,7 @@ int overflow_add(struct overflow *o, const struct op_event *ev)
 	return 0;
 }
 
-static int compare(const void *a, const void *b)
+static int compare_overflows(const void *a, const void *b)
 {
 	const struct overflow_row *x = a, *y = b;
 	uint64_t xi = x->pos_inf + x->neg_inf, yi = y->pos_inf + y->neg_inf;
@@ -176,7 +176,7 @@ static int print_rows(const struct overflow *o, FILE *f, size_t limit, struct te
 	struct overflow_row *rows = reallocarray(NULL, o->n, sizeof(*rows));
 	if (t && rows) {
 		memcpy(rows, o->rows, o->n * sizeof(*rows));
-		qsort(rows, o->n, sizeof(*rows), compare);
+		qsort(rows, o->n, sizeof(*rows), compare_overflows);
 		fill(t, rows, o->n, limit);
 		r = table_print(t, f, terminal.width, terminal.color);
 	}

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Reading a payload. The functions are short, and called many times for each event. */
+/* The inline functions are short, and called many times for each event. */
 
 /* Once `bad` is set (the payload ended, or a number made no sense), what is read means nothing. */
 struct in {
@@ -92,9 +92,31 @@ struct out {
 };
 
 /* The forms of trace_format.h: b, u, s, f, str, and plain bytes. */
-void out_b(struct out *o, uint8_t b);
-void out_u(struct out *o, uint64_t n);
-void out_s(struct out *o, int64_t n);
+
+static inline void out_b(struct out *o, uint8_t b)
+{
+	if (o->p < o->end)
+		*o->p++ = b;
+	else
+		o->full = true;
+}
+
+static inline void out_u(struct out *o, uint64_t n)
+{
+	if (o->end - o->p < 10) {
+		o->full = true;
+		return;
+	}
+	for (; n >= 0x80; n >>= 7)
+		*o->p++ = (uint8_t)(n | 0x80);
+	*o->p++ = (uint8_t)n;
+}
+
+static inline void out_s(struct out *o, int64_t n)
+{
+	out_u(o, ((uint64_t)n << 1) ^ (uint64_t)(n >> 63));
+}
+
 void out_f(struct out *o, double f);
 void out_str(struct out *o, const char *s, size_t len);
 void out_bytes(struct out *o, const void *bytes, size_t len);

@@ -151,8 +151,8 @@ static struct trace_clock *make_clocks(const struct clock_source *files, const s
 	return all;
 }
 
-static int find(const struct clock_source *files, size_t nfiles, struct trace_clock *clocks,
-		size_t n)
+static int find_clocks(const struct clock_source *files, size_t nfiles, struct trace_clock *clocks,
+		       size_t n)
 {
 	struct trace_clock_file *of = calloc(nfiles, sizeof(*of));
 	if (!of)
@@ -178,7 +178,7 @@ int trace_clocks_find(struct clock_source *files, size_t nfiles, struct trace_cl
 		files[i].clock = clock_of(files, i, begun, n);
 	if (*n > 1) {
 		*out = make_clocks(files, begun, *n);
-		r = !*out ? -ENOMEM : clocks_by ? find(files, nfiles, *out, *n) : 0;
+		r = !*out ? -ENOMEM : clocks_by ? find_clocks(files, nfiles, *out, *n) : 0;
 	}
 	free(begun);
 	return r;

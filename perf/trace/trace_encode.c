@@ -1,3 +1,4 @@
+/* The values and the statistics of an event are encoded. */
 #include <errno.h>
 #include <string.h>
 
@@ -5,51 +6,6 @@
 #include "symbolizer/event/event.h"
 
 _Static_assert((int)VALUE_DEPTH_MAX <= (int)TRACE_VALUE_DEPTH_MAX, "values fit into the file");
-
-void out_b(struct out *o, uint8_t b)
-{
-	if (o->p < o->end)
-		*o->p++ = b;
-	else
-		o->full = true;
-}
-
-void out_u(struct out *o, uint64_t n)
-{
-	if (o->end - o->p < 10) {
-		o->full = true;
-		return;
-	}
-	for (; n >= 0x80; n >>= 7)
-		*o->p++ = (uint8_t)(n | 0x80);
-	*o->p++ = (uint8_t)n;
-}
-
-void out_s(struct out *o, int64_t n)
-{
-	out_u(o, ((uint64_t)n << 1) ^ (uint64_t)(n >> 63));
-}
-
-void out_bytes(struct out *o, const void *bytes, size_t len)
-{
-	if ((size_t)(o->end - o->p) < len) {
-		o->full = true;
-		return;
-	}
-	memcpy(o->p, bytes, len);
-	o->p += len;
-}
-
-void out_str(struct out *o, const char *s, size_t len)
-{
-	out_u(o, len);
-	out_bytes(o, s, len);
-}
-
-void out_f(struct out *o, double f)
-{
-	out_bytes(o, &f, sizeof(f));
-}
 
 static void encode_meta(struct out *o, const struct tensor_meta *m)
 {

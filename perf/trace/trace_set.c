@@ -32,7 +32,7 @@ struct trace_set {
 	size_t nclocks, told; /* told: how many of them, but the first, were returned */
 };
 
-static int tap(void *arg, const struct trace_item *item)
+static int tap_item(void *arg, const struct trace_item *item)
 {
 	struct member *m = arg;
 	struct trace_item seen = *item;
@@ -361,7 +361,7 @@ static int begin_members(struct trace_set *s, struct err *e)
 			m->order = trace_order_new(m->reader, s->opts.follow);
 			r = m->order ? r : -ENOMEM;
 			if (m->order && s->opts.tap)
-				trace_order_tap(m->order, tap, m);
+				trace_order_tap(m->order, tap_item, m);
 		}
 	}
 	for (size_t i = 0; i < s->n && !r && s->n > 1; i++)

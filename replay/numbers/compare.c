@@ -295,7 +295,8 @@ static void set_units(struct compare_units *u, const struct compare_params *p,
 }
 
 /* The number of elements, or -EINVAL. */
-static int64_t count(const struct compare_tensor *a, const struct compare_tensor *b, struct err *e)
+static int64_t count_elements(const struct compare_tensor *a, const struct compare_tensor *b,
+			      struct err *e)
 {
 	int64_t n = 1;
 	if (a->ndim < 0 || a->ndim > COMPARE_DIMS || a->ndim != b->ndim)
@@ -356,7 +357,7 @@ int compare_tensors(const struct compare_tensor *a, const struct compare_tensor 
 {
 	const struct number *ta = number_of(a->dtype), *tb = number_of(b->dtype);
 	struct job j = {0};
-	int64_t n = count(a, b, e);
+	int64_t n = count_elements(a, b, e);
 	stats_init(out);
 	if (n < 0)
 		return (int)n;

@@ -272,7 +272,7 @@ static int call_keep(struct grouping_call *c, const struct trace_raw_event *raw)
 }
 
 /* The index of the event's row; *named: the event as that row has it. */
-static int64_t row_of(struct grouping *t, const struct op_event *ev, struct op_event *named)
+static int64_t row_of_event(struct grouping *t, const struct op_event *ev, struct op_event *named)
 {
 	bool other;
 	int64_t id = row_id(t, ev, &other);
@@ -301,7 +301,7 @@ int grouping_add_sum(struct grouping *t, const struct op_sum *s)
 {
 	struct op_sum named = *s;
 	size_t before;
-	int64_t id = row_of(t, &s->of, &named.of);
+	int64_t id = row_of_event(t, &s->of, &named.of);
 	if (id < 0)
 		return (int)id;
 	aggregate_rows(t->sum, &before);
@@ -319,7 +319,7 @@ int grouping_add(struct grouping *t, const struct op_event *ev, const struct tra
 	*row = NULL;
 	if (!ev->end_ns)
 		return aggregate_add(t->sum, ev);
-	int64_t id = row_of(t, ev, &named);
+	int64_t id = row_of_event(t, ev, &named);
 	if (id < 0)
 		return (int)id;
 	aggregate_rows(t->sum, &before);

@@ -156,7 +156,7 @@ const char *view_filter(const struct view *v)
 	return v->filter;
 }
 
-static bool has(const char *s, const char *part)
+static bool contains(const char *s, const char *part)
 {
 	return s && strcasestr(s, part);
 }
@@ -164,7 +164,8 @@ static bool has(const char *s, const char *part)
 static bool passes(const struct view *v, const struct aggregate_row *r)
 {
 	const char *f = v->filter;
-	return !f[0] || has(r->op, f) || has(r->file, f) || has(r->function, f) || has(r->text, f);
+	return !f[0] || contains(r->op, f) || contains(r->file, f) || contains(r->function, f) ||
+	       contains(r->text, f);
 }
 
 static int by_number(double a, double b)
@@ -185,7 +186,7 @@ static int by_where(const struct aggregate_row *a, const struct aggregate_row *b
 	return c ? c : (a->line > b->line) - (a->line < b->line);
 }
 
-static int compare(const struct view_row *a, const struct view_row *b, enum view_column column)
+static int compare_by(const struct view_row *a, const struct view_row *b, enum view_column column)
 {
 	switch (column) {
 	case VIEW_TOTAL:
@@ -211,7 +212,7 @@ static int compare_rows(const void *x, const void *y, void *arg)
 {
 	const struct view *v = arg;
 	const struct view_row *a = x, *b = y;
-	int c = compare(a, b, v->column);
+	int c = compare_by(a, b, v->column);
 	if (v->reversed)
 		c = -c;
 	return c ? c : (a->row->id > b->row->id) - (a->row->id < b->row->id);
@@ -222,8 +223,8 @@ static double percent(uint64_t part, uint64_t whole)
 	return whole ? 100.0 * (double)part / (double)whole : 0;
 }
 
-static struct view_row row_of(const struct grouping_row *row, uint64_t observed_ns,
-			      uint64_t wall_ns)
+static struct view_row view_row_of(const struct grouping_row *row, uint64_t observed_ns,
+				   uint64_t wall_ns)
 {
 	const struct aggregate_row *s = row->sum;
 	return (struct view_row){
@@ -251,7 +252,7 @@ static int add_rows(struct view *v)
 	/* Only one of several rows with the same name has the sum of their calls. */
 	for (size_t i = 0; i < all; i++)
 		if (rows[i]->sum && passes(v, rows[i]->sum))
-			v->rows[v->nrows++] = row_of(rows[i], totals.observed_ns, wall_ns);
+			v->rows[v->nrows++] = view_row_of(rows[i], totals.observed_ns, wall_ns);
 	qsort_r(v->rows, v->nrows, sizeof(*v->rows), compare_rows, v);
 	return 0;
 }

@@ -34,7 +34,8 @@ static int largest_first(uint64_t a, uint64_t b)
 	return (a < b) - (a > b);
 }
 
-static int compare(const struct module_node *a, const struct module_node *b, const void *view)
+static int compare_modules(const struct module_node *a, const struct module_node *b,
+			   const void *view)
 {
 	const struct view *v = view;
 	int c = v->column == VIEW_OP ? strcmp(a->name, b->name)
@@ -140,7 +141,7 @@ static int add_rows(struct growing *g)
 	g->passes = calloc(g->nnodes + 1, sizeof(*g->passes));
 	if (!g->passes || array_grow(&v->rows, &v->rows_room, g->nnodes + 1, sizeof(*v->rows)))
 		return -ENOMEM;
-	module_tree_sort(v->tree.modules, compare, v);
+	module_tree_sort(v->tree.modules, compare_modules, v);
 	filter(g);
 	return add_below(g, NONE, 0);
 }

@@ -53,7 +53,8 @@ struct head_text {
 	size_t len;
 };
 
-__attribute__((format(printf, 2, 3))) static void add(struct head_text *t, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void add_text(struct head_text *t, const char *format,
+							   ...)
 {
 	va_list args;
 	va_start(args, format);
@@ -74,17 +75,18 @@ static void target_line(const struct top *t, const struct view_head *h)
 	struct head_text l = {0};
 	char at[32], waits[256];
 	uint64_t s = h->wall_ns / 1000000000;
-	add(&l, "ditrace top  ");
+	add_text(&l, "ditrace top  ");
 	if (!h->target)
-		add(&l, "%s",
-		    t->live ? live_waits_for(t->live, waits, sizeof(waits)) : "no process known");
+		add_text(&l, "%s",
+			 t->live ? live_waits_for(t->live, waits, sizeof(waits))
+				 : "no process known");
 	else
-		add(&l, "pid %" PRId32 " %s  torch %s  CPython %s  engine %s", h->target->pid,
-		    h->target->argv[0] ? h->target->argv : h->target->comm,
-		    or_unknown(h->target->torch_version), or_unknown(h->target->python_version),
-		    or_unknown(h->target->engine));
+		add_text(&l, "pid %" PRId32 " %s  torch %s  CPython %s  engine %s", h->target->pid,
+			 h->target->argv[0] ? h->target->argv : h->target->comm,
+			 or_unknown(h->target->torch_version),
+			 or_unknown(h->target->python_version), or_unknown(h->target->engine));
 	if (h->targets > 1)
-		add(&l, "  and %u more", h->targets - 1);
+		add_text(&l, "  and %u more", h->targets - 1);
 	snprintf(at, sizeof(at), " %02" PRIu64 ":%02" PRIu64 ":%02" PRIu64, s / 3600, s / 60 % 60,
 		 s % 60);
 	screen_text(0, 0, screen_width() - 9, l.s, STYLE_PLAIN);
@@ -103,7 +105,7 @@ static void add_sparks(struct head_text *l, const struct step_times *steps, int 
 	for (unsigned i = 0; i < n; i++)
 		max = ns[i] > max ? ns[i] : max;
 	for (unsigned i = 0; i < n; i++)
-		add(l, "%s", screen_block(ns[i], max));
+		add_text(l, "%s", screen_block(ns[i], max));
 }
 
 /* Mean over the last steps, as single ones vary. */
@@ -130,7 +132,7 @@ static void process_figures(const struct top_process *p, int room, struct head_t
 		 text_counted(threads, sizeof(threads), p->threads, "thread"));
 	for (int i = 0; i < 3; i++)
 		if (texts[i][0] && (int)(out->len + strlen(texts[i])) + 2 <= room)
-			add(out, "%s%s", out->len ? "  " : "", texts[i]);
+			add_text(out, "%s%s", out->len ? "  " : "", texts[i]);
 }
 
 static void step_line(const struct top *t, const struct view_head *h)
@@ -139,12 +141,13 @@ static void step_line(const struct top *t, const struct view_head *h)
 	char count[32], time[32];
 	uint64_t ns = h->summed ? 0 : step_ns(h->steps);
 	if (h->steps->done == 0)
-		add(&l, "no step of an optimizer seen");
+		add_text(&l, "no step of an optimizer seen");
 	else
-		add(&l, "%s%s", h->summed ? "at least " : "",
-		    text_counted(count, sizeof(count), h->steps->done, "step"));
+		add_text(&l, "%s%s", h->summed ? "at least " : "",
+			 text_counted(count, sizeof(count), h->steps->done, "step"));
 	if (ns)
-		add(&l, "  %s/step  %.1f/s  ", text_ns(time, sizeof(time), ns), 1e9 / (double)ns);
+		add_text(&l, "  %s/step  %.1f/s  ", text_ns(time, sizeof(time), ns),
+			 1e9 / (double)ns);
 	process_figures(&t->process, screen_width() - (int)l.len - 2, &figures);
 	int width = (int)figures.len, left = screen_width() - (width ? width + 2 : 0);
 	if (ns)
@@ -168,7 +171,7 @@ static bool has_all_ops(const struct top *t, const struct view_head *h)
 static void add_part(struct head_text *l, const char *name, double percent, bool always)
 {
 	if (always || percent >= 0.5)
-		add(l, "  %s %.0f %%", name, percent);
+		add_text(l, "  %s %.0f %%", name, percent);
 }
 
 /* Shares of the threads' time; the names are explained in the help. */
@@ -191,18 +194,18 @@ static void rates_line(const struct top *t, const struct view_head *h)
 {
 	struct head_text l = {0};
 	char n[32];
-	add(&l, "%s ops/s", text_count(n, sizeof(n), (uint64_t)(h->ops_per_s + 0.5)));
-	add(&l, "  lost %s", text_count(n, sizeof(n), h->lost));
+	add_text(&l, "%s ops/s", text_count(n, sizeof(n), (uint64_t)(h->ops_per_s + 0.5)));
+	add_text(&l, "  lost %s", text_count(n, sizeof(n), h->lost));
 	if (h->summed)
-		add(&l, "  sums only %s", text_count(n, sizeof(n), h->summed));
+		add_text(&l, "  sums only %s", text_count(n, sizeof(n), h->summed));
 	if (h->stats && h->stats->lean)
-		add(&l, "  without values %s", text_count(n, sizeof(n), h->stats->lean));
+		add_text(&l, "  without values %s", text_count(n, sizeof(n), h->stats->lean));
 	if (h->in_ops >= 0)
 		add_shares(&l, h, has_all_ops(t, h));
 	if (h->probes >= 0)
-		add(&l, "  probes %s", h->probes_text);
+		add_text(&l, "  probes %s", h->probes_text);
 	else if (h->probes_most)
-		add(&l, "  probes most of the time");
+		add_text(&l, "  probes most of the time");
 	screen_text(2, 0, screen_width(), l.s, h->lost ? STYLE_WARM : STYLE_PLAIN);
 }
 
@@ -210,18 +213,18 @@ static void add_source(struct head_text *l, const struct top *t)
 {
 	double speed = t->player ? player_speed(t->player) : 0;
 	if (t->live)
-		add(l, "  %s%s", live_state(t->live),
-		    t->player && player_state(t->player) == PLAYER_GOES_ON ? ", behind" : "");
+		add_text(l, "  %s%s", live_state(t->live),
+			 t->player && player_state(t->player) == PLAYER_GOES_ON ? ", behind" : "");
 	else if (player_state(t->player) == PLAYER_ENDED)
-		add(l, "  end of file");
+		add_text(l, "  end of file");
 	else if (player_state(t->player) == PLAYER_BROKEN)
-		add(l, "  file cut");
+		add_text(l, "  file cut");
 	else if (speed > 0)
-		add(l, "  speed %gx", speed);
+		add_text(l, "  speed %gx", speed);
 	else
-		add(l, "  full speed");
+		add_text(l, "  full speed");
 	if (t->paused)
-		add(l, "  PAUSED");
+		add_text(l, "  PAUSED");
 }
 
 static void settings_line(const struct top *t)
@@ -229,11 +232,11 @@ static void settings_line(const struct top *t)
 	struct head_text l = {0};
 	bool reversed;
 	enum view_column column = view_sorted(t->view, &reversed);
-	add(&l, "by %s%s  sort %s%s  %s", grouping_names[view_group(t->view)],
-	    view_is_tree(t->view) ? ", as a tree" : "", view_column_names[column],
-	    reversed ? " reversed" : "", view_interval(t->view) ? "last 2 s" : "cumulative");
+	add_text(&l, "by %s%s  sort %s%s  %s", grouping_names[view_group(t->view)],
+		 view_is_tree(t->view) ? ", as a tree" : "", view_column_names[column],
+		 reversed ? " reversed" : "", view_interval(t->view) ? "last 2 s" : "cumulative");
 	add_source(&l, t);
-	add(&l, "  filter: %s", view_filter(t->view)[0] ? view_filter(t->view) : "none");
+	add_text(&l, "  filter: %s", view_filter(t->view)[0] ? view_filter(t->view) : "none");
 	screen_text(3, 0, screen_width(), l.s, STYLE_DIM);
 }
 

@@ -305,7 +305,7 @@ static void take_sum(struct parquet_export *x, const struct op_sum *s)
 		  s->min_ns, s->max_ns);
 }
 
-static int take(void *arg, const struct trace_item *item)
+static int take_item(void *arg, const struct trace_item *item)
 {
 	struct parquet_export *x = arg;
 	const struct process_rank *rank = &item->process.rank;
@@ -370,7 +370,7 @@ static int write_rows(struct parquet_export *x, struct export_in *in, struct err
 	int r = collectives_match(x->notes->collectives);
 	if (r)
 		return err_set(e, r, "no memory for the collectives");
-	int end = export_each(in, take, x, e);
+	int end = export_each(in, take_item, x, e);
 	for (size_t i = 0; i < x->ntotals && !x->set.failed.code; i++)
 		put_total(x, &x->totals[i]);
 	for (size_t i = 0; i < x->notes->nsteps && !x->set.failed.code; i++)

@@ -61,7 +61,7 @@ struct parquet_out {
 	size_t column_room;
 };
 
-static int fail(struct parquet_out *o, int code, const char *what)
+static int fail_out(struct parquet_out *o, int code, const char *what)
 {
 	return o->to.failed.code ? o->to.failed.code
 				 : err_set(&o->to.failed, code, "%s: %s", what, strerror(-code));
@@ -84,7 +84,7 @@ static void send_column(struct parquet_file *f, size_t column)
 	struct parquet_out *o = f->out;
 	size_t bits = padded((f->rows + 7) / 8);
 	if (array_grow(&o->column, &o->column_room, f->rows + bits / 8, sizeof(*o->column))) {
-		fail(o, -ENOMEM, "cannot write Parquet");
+		fail_out(o, -ENOMEM, "cannot write Parquet");
 		return;
 	}
 	uint8_t *bitmap = (uint8_t *)(o->column + f->rows);
@@ -182,7 +182,7 @@ struct parquet_file *parquet_file_open(struct parquet_out *o, const char *path,
 	struct parquet_file *f = calloc(1, sizeof(*f));
 	if (o->to.failed.code || !f || !(f->path = strdup(path)) ||
 	    array_grow(&o->files, &o->files_room, o->nfiles + 1, sizeof(struct parquet_file *))) {
-		fail(o, -ENOMEM, "cannot write Parquet");
+		fail_out(o, -ENOMEM, "cannot write Parquet");
 	} else if (!new_file_open(&f->made, path, 0, &o->to.failed)) {
 		f->out = o;
 		f->table = t;
@@ -198,12 +198,12 @@ struct parquet_file *parquet_file_open(struct parquet_out *o, const char *path,
 	return NULL;
 }
 
-static void put(struct parquet_file *f, int64_t n, bool known)
+static void put_value(struct parquet_file *f, int64_t n, bool known)
 {
 	size_t at = f->rows * f->ncolumns + f->column++;
 	if (array_grow(&f->values, &f->values_room, at + 1, sizeof(*f->values)) ||
 	    array_grow(&f->known, &f->known_room, at + 1, 1)) {
-		fail(f->out, -ENOMEM, "cannot write Parquet");
+		fail_out(f->out, -ENOMEM, "cannot write Parquet");
 		f->column--;
 		return;
 	}
@@ -213,17 +213,17 @@ static void put(struct parquet_file *f, int64_t n, bool known)
 
 void parquet_int(struct parquet_file *f, int64_t n)
 {
-	put(f, n, true);
+	put_value(f, n, true);
 }
 
 void parquet_known(struct parquet_file *f, uint64_t n)
 {
-	put(f, (int64_t)n, n != 0);
+	put_value(f, (int64_t)n, n != 0);
 }
 
 void parquet_null(struct parquet_file *f)
 {
-	put(f, 0, false);
+	put_value(f, 0, false);
 }
 
 /* The number of a text of this file; 0 with a failure. */
@@ -235,7 +235,7 @@ static int64_t text_of(struct parquet_file *f, const char *s, size_t len)
 		return id;
 	if (id < 0 || array_grow(&f->starts, &f->starts_room, (size_t)id + 2, sizeof(*f->starts)) ||
 	    array_grow(&f->bytes, &f->bytes_room, f->nbytes + len + 1, 1)) {
-		fail(f->out, -ENOMEM, "cannot write Parquet");
+		fail_out(f->out, -ENOMEM, "cannot write Parquet");
 		return 0;
 	}
 	memcpy(f->bytes + f->nbytes, s, len);
@@ -250,7 +250,7 @@ void parquet_text(struct parquet_file *f, const char *s)
 	enum { MOST = 16 << 10 };
 	char safe[MOST];
 	if (s)
-		put(f, text_of(f, safe, text_safe(safe, sizeof(safe), s)), true);
+		put_value(f, text_of(f, safe, text_safe(safe, sizeof(safe), s)), true);
 	else
 		parquet_null(f);
 }

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "perf/collectives/clock_fit.h"
+#include "perf/collectives/internal.h"
 
 enum { MS = 1000000, US = 1000, N = 400 };
 

@@ -5,7 +5,6 @@
 
 #include "perf/report/aggregate.h"
 #include "perf/report/devices.h"
-#include "perf/report/kernels.h"
 #include "perf/report/report.h"
 #include "tests/unit/aggregate_row.h"
 #include "tests/unit/sample_events.h"
