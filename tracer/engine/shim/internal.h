@@ -282,4 +282,23 @@ void safepoints_free(struct safepoints *s); /* NULL allowed */
  * or when little stack is left. */
 bool safepoint(struct safepoints *s, pid_t tid, const uint64_t *regs);
 
+/* shim_attach.c: what the processes are given; but for shim_bring_in as in struct engine. */
+
+static inline struct engine_shim *shim_of(struct engine *g)
+{
+	return (struct engine_shim *)g;
+}
+
+int shim_set_plans(struct engine *g, uint32_t first, const struct op_plan *plans, uint32_t n,
+		   struct err *e);
+int shim_set_proc(struct engine *g, uint16_t proc, const struct proc_conf *conf);
+void shim_add_rows(struct engine *g, uint16_t proc, const struct native_row *rows, size_t n);
+int shim_attach(struct engine *g, pid_t pid, uint16_t proc, const struct probe_file *file,
+		struct err *e);
+void shim_detach(struct engine *g, uint16_t proc);
+
+/* Inject the library. It connects once its thread runs, so not while the process is stopped. 0 and
+ * *out, or -errno with *e. */
+int shim_bring_in(struct engine_shim *m, pid_t pid, struct inside **out, struct err *e);
+
 #endif
