@@ -184,9 +184,35 @@ static int find_pids(char **words, int n, bool tree, struct hang_ranks *traced,
 	return 0;
 }
 
-int cmd_stack(int argc, char **argv)
+static int check_times(uint64_t times, uint64_t interval, struct err *e)
 {
 	enum { MOST = 1000000 };
+	if (!times || times > MOST) {
+		err_set(e, -EINVAL, "--count takes a number from 1 to %d", MOST);
+		return err_hint(e, "two looks tell which threads move: --count 2");
+	}
+	if (!interval || times > 1)
+		return 0;
+	err_set(e, -EINVAL, "--interval does nothing without --count");
+	return err_hint(e, "say how often to look: --count 2");
+}
+
+/* Frees what the views have, too. */
+static void look_and_show(struct stack_views *s, const struct hang_ranks *traced, unsigned times,
+			  uint64_t interval, int format)
+{
+	open_all(s);
+	take_looks(s, times, interval ? interval : 1000000000);
+	if (s->n > 1 || traced->n)
+		compare(s, traced, format);
+	show_stacks(s, format);
+	for (size_t i = 0; i < s->n; i++)
+		stack_reader_close(s->all[i].stack_reader);
+	free(s->all);
+}
+
+int cmd_stack(int argc, char **argv)
+{
 	int format = FORMAT_TEXT, status;
 	uint64_t times = 1, interval = 0;
 	bool no_native = false, all = false, tree = false;
@@ -223,14 +249,7 @@ int cmd_stack(int argc, char **argv)
 	struct hang_ranks traced = {0};
 	struct err e = {0};
 	int r = find_pids(argv + first, argc - first, tree, &traced, &pids, &e);
-	if (!r && (!times || times > MOST)) {
-		r = err_set(&e, -EINVAL, "--count takes a number from 1 to %d", MOST);
-		err_hint(&e, "two looks tell which threads move: --count 2");
-	}
-	if (!r && interval && times == 1) {
-		r = err_set(&e, -EINVAL, "--interval does nothing without --count");
-		err_hint(&e, "say how often to look: --count 2");
-	}
+	r = r ? r : check_times(times, interval, &e);
 	if (r) {
 		err_print(&e);
 		return r == -EINVAL ? EXIT_USAGE : EXIT_FAILED;
@@ -241,14 +260,7 @@ int cmd_stack(int argc, char **argv)
 		views.all[i] = (struct stack_snapshot_view){
 		    .pid = pids.pids[i], .native = !no_native, .all = all};
 	views.n = views.all ? views.n : 0;
-	open_all(&views);
-	take_looks(&views, (unsigned)times, interval ? interval : 1000000000);
-	if (views.n > 1 || traced.n)
-		compare(&views, &traced, format);
-	show_stacks(&views, format);
-	for (size_t i = 0; i < views.n; i++)
-		stack_reader_close(views.all[i].stack_reader);
-	free(views.all);
+	look_and_show(&views, &traced, (unsigned)times, interval, format);
 	hang_ranks_free(&views.ranks);
 	free(traced.all);
 	process_list_free(&pids);
