@@ -144,18 +144,10 @@ void shim_memory_trouble(struct inside *i, struct err *e);
  * -errno with *e when there are none, and the observer is told of all ops. */
 int shim_jumps_write(struct engine_shim *m, struct inside *i, struct err *e);
 
-/* shim_jumps_late.c: the same at the sites of a library that has come later. 0; -ENOSPC: there is
+/* The same at the sites of a library that has come later. 0; -ENOSPC: there is
  * no memory within reach; -errno: it has no jumps. */
 int shim_jumps_late(struct engine_shim *m, struct inside *i, const struct probe_file *file,
 		    struct err *e);
-
-/* shim_jumps.c: the function for a site of that kind (enum site_kind). */
-uint64_t shim_jumps_handler(const struct shim_jumps *h, uint16_t kind);
-
-/* Make a site of another library than libtorch_cpu, which is at `bias`. False: it is no place for a
- * jump. */
-bool shim_jumps_far_site(const struct shim_jumps *h, const struct elf_file *f, uint64_t bias,
-			 const struct probe_site *s, struct jump_site *out);
 
 /* shim_home.c: the folder of the library for started programs. */
 
