@@ -1,7 +1,6 @@
 #include "tracer/device/launches.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/map.h"

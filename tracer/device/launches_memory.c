@@ -1,8 +1,6 @@
 /* What was done with memory, and in which op. */
 #include "tracer/device/launches.h"
 
-#include <string.h>
-
 #include "base/arena.h"
 #include "tracer/device/internal.h"
 #include "base/block_table.h"

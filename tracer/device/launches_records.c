@@ -1,8 +1,6 @@
 /* Launches and what came of them: each activity waits until the op of its launch is known. */
 #include "tracer/device/launches.h"
 
-#include <string.h>
-
 #include "base/arena.h"
 #include "base/map.h"
 #include "tracer/device/internal.h"

@@ -2,7 +2,6 @@
 #include "tracer/session/session.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

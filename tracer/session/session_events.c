@@ -3,8 +3,6 @@
 #include "tracer/session/session.h"
 
 #include <errno.h>
-#include <limits.h>
-#include <string.h>
 
 #include "base/system.h"
 #include "symbolizer/decode/decoder.h"

@@ -2,8 +2,6 @@
 #define _GNU_SOURCE
 #include "tracer/shim/extension/modes.h"
 
-#include <string.h>
-
 #include "tracer/engine/shim/shim_share.h"
 #include "tracer/shim/extension/modes_args.h"
 #include "tracer/shim/shim.h"

@@ -142,6 +142,7 @@ static void near_make(const struct extent *x)
 		k++;
 	if (k < nnear || nnear == SHIM_NEAR)
 		return;
+	near[nnear].n = 0;
 	map_near(*x, NEAR, JUMP_PARTS, &near[nnear]);
 	nnear += is_near(&near[nnear], x);
 }
