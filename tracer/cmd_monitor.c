@@ -15,7 +15,6 @@
 #include "base/text.h"
 #include "symbolizer/target/process.h"
 #include "tracer/monitor/monitor.h"
-#include "tracer/monitor/prometheus.h"
 #include "tracer/proc/thread_facts.h"
 #include "tracer/trace_loop.h"
 

@@ -15,7 +15,7 @@ static int finish(struct trace_loop *l, int failed, bool keep_going, struct err 
 	trace_loop_tell_end(l);
 	if (failed) {
 		err_print(e);
-		trace_loop_end_refused(refused);
+		spawn_end_refused(refused);
 	} else if (session_total(l->session) == 0) {
 		fprintf(stderr,
 			"ditrace: no process of this program loaded PyTorch; nothing was traced\n"

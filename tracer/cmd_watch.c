@@ -19,7 +19,7 @@
 #include "perf/trace/trace_read.h"
 #include "symbolizer/target/process.h"
 #include "tracer/proc/thread_facts.h"
-#include "tracer/stack/progress.h"
+#include "tracer/stack/hang.h"
 #include "tracer/trace_loop.h"
 
 enum { EXIT_HANG = 3 };

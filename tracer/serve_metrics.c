@@ -7,7 +7,7 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "perf/trace/trace_read.h"
-#include "tracer/monitor/prometheus.h"
+#include "tracer/monitor/monitor.h"
 #include "tracer/trace_loop.h"
 
 static volatile sig_atomic_t stop;

@@ -8,7 +8,7 @@
 #include "symbolizer/target/process.h"
 #include "symbolizer/when/when.h"
 #include "tracer/engine/engine.h"
-#include "tracer/monitor/prometheus.h"
+#include "tracer/monitor/monitor.h"
 #include "tracer/trace_loop.h"
 
 static int check_list(const char *option, const char *list, struct err *e)

@@ -12,90 +12,11 @@
 #include <unistd.h>
 
 #include "base/system.h"
-#include "base/text.h"
 #include "symbolizer/target/maps.h"
 #include "symbolizer/target/process.h"
 #include "symbolizer/target/target_files.h"
 #include "tracer/engine/shim/injector.h"
 #include "tracer/proc/seize.h"
-#include "tracer/sample/sampler.h"
-
-struct trace_samples {
-	struct record_samples to;
-	struct sampler *sampler;
-};
-
-static int parse_hz(const char *text, uint64_t *hz, struct err *e)
-{
-	*hz = SAMPLER_HZ;
-	if (*text && (!text_number(text, hz) || !*hz)) {
-		err_set(e, -EINVAL, "--sample %s: not a number of samples a second", text);
-		return err_hint(e, "--sample=99");
-	}
-	return 0;
-}
-
-int trace_samples_check(const char *text, struct err *e)
-{
-	uint64_t hz;
-	return text ? parse_hz(text, &hz, e) : 0;
-}
-
-int trace_samples_open(const char *text, struct session *session, struct trace_samples **out,
-		       struct err *e)
-{
-	uint64_t hz;
-	*out = NULL;
-	if (!text)
-		return 0;
-	int r = parse_hz(text, &hz, e);
-	if (r)
-		return r;
-	struct trace_samples *s = calloc(1, sizeof(*s));
-	if (!s)
-		return err_set(e, -ENOMEM, "no memory");
-	const struct sampler_sink sink = record_samples_sink(&s->to);
-	s->to.writer = session_writer(session);
-	r = sampler_open(hz, &sink, &s->sampler, e);
-	if (r) {
-		free(s);
-		return r;
-	}
-	trace_write_sampling(s->to.writer, sampler_how(s->sampler));
-	*out = s;
-	return 0;
-}
-
-int trace_samples_add_child(struct trace_samples *s, pid_t child, struct err *e)
-{
-	return s ? sampler_add_child(s->sampler, child, e) : 0;
-}
-
-int trace_samples_add_process(struct trace_samples *s, pid_t pid, struct err *e)
-{
-	return s ? sampler_add_process(s->sampler, pid, e) : 0;
-}
-
-int trace_samples_fd(const struct trace_samples *s)
-{
-	return s ? sampler_fd(s->sampler) : -1;
-}
-
-int trace_samples_read(struct trace_samples *s, struct err *e)
-{
-	int r = s ? sampler_read(s->sampler) : 0;
-	return r ? err_set(e, r, "cannot take samples: %s", strerror(-r)) : 0;
-}
-
-void trace_samples_finish(struct trace_samples *s)
-{
-	if (!s)
-		return;
-	sampler_read(s->sampler);
-	record_samples_summary(s->sampler);
-	sampler_close(s->sampler);
-	free(s);
-}
 
 void trace_default_output(struct session_opts *o)
 {
@@ -104,83 +25,6 @@ void trace_default_output(struct session_opts *o)
 }
 
 const char *const trace_phases[] = {"all", "forward", "backward", "recompute", NULL};
-
-static volatile sig_atomic_t stop;
-static volatile sig_atomic_t child;
-static volatile sig_atomic_t halts;
-
-static void on_signal(int sig)
-{
-	if (!child)
-		stop = 1;
-	else if (sig != SIGINT)
-		kill((pid_t)child, sig);
-}
-
-static volatile _Atomic uint64_t continued_ns;
-
-static void on_stop(int sig)
-{
-	(void)sig;
-	halts = 1;
-}
-
-/* Of an engine's helper, which had this process go on for a moment though it had been stopped by
- * SIGSTOP. Who has continued it since that was seen wants it to go on. */
-static void on_halt(int sig, siginfo_t *info, void *context)
-{
-	(void)sig, (void)context;
-	if (info->si_code == SI_QUEUE &&
-	    (uint64_t)(uintptr_t)info->si_value.sival_ptr > continued_ns)
-		halts = 1;
-}
-
-static void on_continue(int sig, siginfo_t *info, void *context)
-{
-	(void)sig, (void)context;
-	if (info->si_code == SI_QUEUE)
-		return; /* that helper */
-	continued_ns = clock_ns(CLOCK_MONOTONIC);
-	halts = 0;
-}
-
-void trace_loop_signals(struct trace_loop *l)
-{
-	struct sigaction a = {.sa_handler = on_signal};
-	const struct sigaction s = {.sa_handler = on_stop};
-	const struct sigaction h = {.sa_sigaction = on_halt, .sa_flags = SA_SIGINFO};
-	const struct sigaction c = {.sa_sigaction = on_continue, .sa_flags = SA_SIGINFO};
-	struct sigaction was;
-	child = l->is_child ? l->pid : 0;
-	sigaction(SIGINT, &a, NULL);
-	sigaction(SIGTERM, &a, NULL);
-	sigaction(SIGHUP, &a, NULL);
-	signal(SIGPIPE, SIG_IGN);
-	if (sigaction(SIGTSTP, NULL, &was) || was.sa_handler == SIG_IGN)
-		return;
-	sigaction(SIGTSTP, &s, NULL);
-	sigaction(ENGINE_HALTS, &h, NULL);
-	sigaction(SIGCONT, &c, NULL);
-}
-
-bool trace_loop_halts(void)
-{
-	return halts;
-}
-
-/* SIGSTOP, since SIGTSTP does nothing in an orphaned process group. */
-void trace_loop_halt(const char *missed)
-{
-	uint64_t since = clock_ns(CLOCK_MONOTONIC);
-	fflush(NULL);
-	if (!halts)
-		return; /* continued already */
-	raise(SIGSTOP);
-	halts = 0;
-	fprintf(stderr, "ditrace: goes on after %.1f s in which it was stopped: %s\n",
-		(double)(clock_ns(CLOCK_MONOTONIC) - since) / 1e9, missed);
-	fflush(stderr);
-}
 
 static int add_process(struct trace_loop *l, pid_t pid)
 {
@@ -290,7 +134,7 @@ static void on_follow_beside(const struct follow_event *ev, void *arg)
 	l->lost |= ev->kind == FOLLOW_LOST;
 }
 
-static void find(struct trace_loop *l, pid_t pid)
+static void find_process(struct trace_loop *l, pid_t pid)
 {
 	if (session_follows(l->session))
 		strays_see(&l->strays, l->session, pid);
@@ -307,7 +151,7 @@ static void rescan(struct trace_loop *l)
 	for (ssize_t i = 0; i < n; i++)
 		if (!process_read(pids[i], &p, NULL) &&
 		    !process_shares_memory(pids[i], p.status.ppid))
-			find(l, pids[i]);
+			find_process(l, pids[i]);
 	free(pids);
 }
 
@@ -362,7 +206,7 @@ static int wait_child(struct trace_loop *l, int options)
 			return -errno;
 	if (info.si_pid != l->pid)
 		return 0;
-	child = 0;
+	trace_loop_child_ended();
 	l->gone = true;
 	l->dumped = info.si_code == CLD_DUMPED;
 	l->killed_by = info.si_code == CLD_KILLED || l->dumped ? info.si_status : 0;
@@ -383,12 +227,6 @@ void trace_loop_tell_end(struct trace_loop *l)
 	fprintf(stderr, "%s\n", l->dumped ? ", core dumped" : "");
 }
 
-void trace_loop_end_refused(pid_t pid)
-{
-	if (pid && !kill(pid, SIGTERM))
-		fprintf(stderr, "ditrace: process %d is ended; --keep-going lets it run\n", pid);
-}
-
 int trace_loop_wait(struct trace_loop *l)
 {
 	int r = l->gone ? 0 : wait_child(l, 0);
@@ -397,18 +235,13 @@ int trace_loop_wait(struct trace_loop *l)
 	return r;
 }
 
-bool trace_loop_stopped(void)
-{
-	return stop;
-}
-
 int trace_loop_await_thaw(const struct trace_loop *l, struct err *e)
 {
 	const struct timespec pause = {.tv_nsec = 50 * 1000 * 1000};
 	struct frozen f = {0};
 	bool told = false;
 	while (frozen_find(l->pid, &f)) {
-		if (stop)
+		if (trace_loop_stopped())
 			return frozen_error(l->pid, &f, "nothing was done", e);
 		struct err why = {0};
 		frozen_error(l->pid, &f, "ditrace waits until it is thawed", &why);
@@ -511,9 +344,9 @@ int trace_loop_run(struct trace_loop *l, struct err *e)
 	};
 	int r = 0;
 	thread_hurry(false); /* the engine's ring buffer overflows unless it is drained in time */
-	for (unsigned n = 0; !stop && !l->gone && r == 0; n++) {
+	for (unsigned n = 0; !trace_loop_stopped() && !l->gone && r == 0; n++) {
 		poll(fds, 3, session_pause(l->session));
-		r = halts ? halt(l, e) : turn(l, e);
+		r = trace_loop_halts() ? halt(l, e) : turn(l, e);
 		if (n % 16 == 0)
 			trace_loop_look(l);
 		if (status_line_due(&l->progress))

@@ -15,7 +15,8 @@
 #include "tracer/proc/thread_facts.h"
 #include "tracer/session/session.h"
 
-/* Samples in addition to a session's events, in the same file: --sample of run and attach. */
+/* trace_samples.c: samples in addition to a session's events, in the same file: --sample of run and
+ * attach. */
 
 struct trace_samples;
 
@@ -173,10 +174,14 @@ struct trace_loop {
 	struct err trouble; /* the last process that could not be traced, and why; code 0: none */
 };
 
-/* From now on, SIGINT, SIGTERM and SIGHUP end the loop. While there is a child, SIGINT is left to
- * it (the terminal sends it to both), and the others are passed on to it. SIGPIPE is ignored.
- * SIGTSTP, unless it was ignored, and ENGINE_HALTS (engine.h) are for trace_loop_halt. */
+/* trace_signals.c. From now on, SIGINT, SIGTERM and SIGHUP end the loop. While there is a child,
+ * SIGINT is left to it (the terminal sends it to both), and the others are passed on to it. SIGPIPE
+ * is ignored. SIGTSTP, unless it was ignored, and ENGINE_HALTS (engine.h) are for trace_loop_halt.
+ */
 void trace_loop_signals(struct trace_loop *l);
+
+/* The child has ended: there is none to pass signals on to. */
+void trace_loop_child_ended(void);
 
 /* Whether SIGTSTP or ENGINE_HALTS has arrived, and no SIGCONT of another process since. Let go of
  * all that waits for this process, then call trace_loop_halt, which stops it until SIGCONT comes
@@ -208,10 +213,6 @@ void trace_loop_look(struct trace_loop *l);
 /* Print on stderr, once, which signal has ended the child; nothing for SIGINT and SIGPIPE, as a
  * shell does. */
 void trace_loop_tell_end(struct trace_loop *l);
-
-/* End process `pid` (0: none) below the child by SIGTERM, having said so: it does not have what the
- * options name, and --keep-going was not given. */
-void trace_loop_end_refused(pid_t pid);
 
 /* Wait until the child exits, regardless of signals, and set l->status; when all that it named has
  * been read, as its PID is free then. 0 or -errno. */

@@ -282,7 +282,7 @@ static int expand(struct handler_walk *w, const struct code_piece *p, uint32_t o
 	}
 }
 
-static int walk(struct handler_walk *w)
+static int walk_handlers(struct handler_walk *w)
 {
 	int rc = 0;
 
@@ -303,7 +303,7 @@ int branches_check_handlers(struct branches *b, const struct code_window *window
 	struct handler_walk w = {.b = b, .window = window, .nwindow = n};
 
 	w.stack = malloc(b->len * sizeof(*w.stack));
-	int rc = w.stack ? walk(&w) : -ENOMEM;
+	int rc = w.stack ? walk_handlers(&w) : -ENOMEM;
 	free(w.stack);
 	return rc;
 }

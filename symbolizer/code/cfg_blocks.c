@@ -3,7 +3,6 @@
 #include "symbolizer/code/cfg.h"
 
 #include <errno.h>
-#include <string.h>
 
 #include "symbolizer/code/internal.h"
 

@@ -7,7 +7,7 @@
 
 #include "base/arena.h"
 #include "symbolizer/event/event.h"
-#include "symbolizer/native/native_callers.h"
+#include "symbolizer/native/native_stack.h"
 #include "symbolizer/ops/ops.h"
 #include "symbolizer/ops/schema.h"
 #include "symbolizer/plan/plan.h"

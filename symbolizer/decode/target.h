@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "symbolizer/decode/decode_value.h"
 #include "symbolizer/event/event.h"
-#include "symbolizer/native/native_callers.h"
+#include "symbolizer/native/native_stack.h"
 #include "symbolizer/ops/ops.h"
 #include "symbolizer/ops/schema.h"
 #include "symbolizer/plan/plan.h"
@@ -18,9 +18,7 @@
 #include "symbolizer/target/elf.h"
 #include "symbolizer/target/maps.h"
 #include "symbolizer/target/mem.h"
-#include "symbolizer/torch/interned.h"
 #include "symbolizer/torch/layout.h"
-#include "symbolizer/torch/node_map.h"
 
 /* Operators registered with the dispatcher of a live process: for boxed calls, and for operators
  * that are not libtorch's own (torch.library, extensions). */

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "symbolizer/ops/kernels.h"
+#include "symbolizer/ops/ops.h"
 #include "symbolizer/python/internal.h"
 #include "symbolizer/python/python.h"
 

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "symbolizer/native/native_callers.h"
+#include "symbolizer/native/native_stack.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,7 +9,6 @@
 #include "base/arena.h"
 #include "base/map.h"
 #include "base/text.h"
-#include "symbolizer/native/native_stack.h"
 #include "symbolizer/python/python.h"
 
 enum {

@@ -1,8 +1,6 @@
 /* Where an op leaves its results (System V ABI for AMD64, 3.2.3; libstdc++). */
 #include "symbolizer/ops/ops.h"
 
-#include <string.h>
-
 #include "symbolizer/code/arch_x86_64.h"
 #include "symbolizer/ops/internal.h"
 

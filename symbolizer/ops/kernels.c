@@ -1,11 +1,9 @@
-#include "symbolizer/ops/kernels.h"
+#include "symbolizer/ops/ops.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "symbolizer/ops/ops.h"
 
 /* code_hash and get_path of torch/_inductor/codecache.py: a "c" and 51 digits of base 32, in a
  * folder named after the first two of these. */

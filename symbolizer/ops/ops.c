@@ -7,8 +7,7 @@
 
 #include "symbolizer/code/arch_x86_64.h"
 #include "symbolizer/ops/internal.h"
-#include "symbolizer/ops/kernels.h"
-#include "symbolizer/torch/node_map.h"
+#include "symbolizer/torch/layout.h"
 
 /* parseSchema(const std::string &), in later versions with a bool parameter
  * (torch/csrc/jit/frontend/function_schema_parser.h); the last two with the pre-C++11 std::string.

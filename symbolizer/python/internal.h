@@ -408,7 +408,7 @@ struct py_point {
 };
 
 /* A code object that calls modules. */
-struct py_code_call_of {
+struct py_module_caller {
 	uint64_t addr;
 	enum py_call call;
 };
@@ -430,7 +430,7 @@ struct py_codes {
 	uint32_t ncodes, npoints;
 	size_t linetable_bytes;
 	uint64_t next_serial;
-	struct py_code_call_of calls[PY_CALLS_MAX];
+	struct py_module_caller calls[PY_CALLS_MAX];
 	uint32_t ncalls;
 	uint32_t epoch;
 };

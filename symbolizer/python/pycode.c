@@ -133,7 +133,7 @@ static void note_call(struct py_codes *c, uint64_t addr, enum py_call call)
 {
 	if (call == PY_CALL_OTHER || c->ncalls == PY_CALLS_MAX)
 		return;
-	c->calls[c->ncalls++] = (struct py_code_call_of){addr, call};
+	c->calls[c->ncalls++] = (struct py_module_caller){addr, call};
 	c->epoch++;
 }
 

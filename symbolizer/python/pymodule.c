@@ -80,7 +80,7 @@ static uint64_t node_hash(uint32_t parent, uint64_t self)
 	return map_hash(key, sizeof(key), 0);
 }
 
-static uint32_t find(const struct py_modules *m, uint32_t parent, uint64_t self)
+static uint32_t module_find(const struct py_modules *m, uint32_t parent, uint64_t self)
 {
 	uint64_t hash = node_hash(parent, self);
 	uint32_t pos = 0, i;
@@ -94,7 +94,7 @@ static uint32_t find(const struct py_modules *m, uint32_t parent, uint64_t self)
 static uint32_t find_or_add(struct py_modules *m, uint32_t parent, uint64_t self)
 {
 	uint64_t hash = node_hash(parent, self);
-	uint32_t found = find(m, parent, self);
+	uint32_t found = module_find(m, parent, self);
 
 	if (found != PY_NO_MODULE)
 		return found;
@@ -115,7 +115,7 @@ static uint32_t called_again(struct py_modules *m, uint32_t around, uint64_t sel
 			return a;
 	for (uint32_t a = around; a != PY_NO_MODULE && found == PY_NO_MODULE;
 	     a = node_at(m, a)->parent)
-		found = find(m, a, self);
+		found = module_find(m, a, self);
 	return found == PY_NO_MODULE ? find_or_add(m, around, self) : found;
 }
 

@@ -93,7 +93,7 @@ struct cursor {
 	bool bad;
 };
 
-static void take(struct cursor *c, void *out, size_t n)
+static void cursor_take(struct cursor *c, void *out, size_t n)
 {
 	memset(out, 0, n);
 	if ((size_t)(c->end - c->p) < n) {
@@ -108,7 +108,7 @@ static void take(struct cursor *c, void *out, size_t n)
 static uint8_t take_byte(struct cursor *c)
 {
 	uint8_t b;
-	take(c, &b, sizeof(b));
+	cursor_take(c, &b, sizeof(b));
 	return b;
 }
 
@@ -134,17 +134,17 @@ static uint64_t take_encoded(struct cursor *c, uint8_t encoding)
 		v = take_uleb(c);
 		break;
 	case ENC_UDATA4:
-		take(c, &word, sizeof(word));
+		cursor_take(c, &word, sizeof(word));
 		v = (uint32_t)word;
 		break;
 	case ENC_SDATA4:
-		take(c, &word, sizeof(word));
+		cursor_take(c, &word, sizeof(word));
 		v = (uint64_t)(int64_t)word;
 		break;
 	case ENC_ABSPTR:
 	case ENC_UDATA8:
 	case ENC_SDATA8:
-		take(c, &v, sizeof(v));
+		cursor_take(c, &v, sizeof(v));
 		break;
 	default:
 		c->bad = true;
@@ -172,7 +172,7 @@ static struct cursor entry_at(struct elf_file *f, uint64_t at)
 {
 	struct cursor c = cursor_in(f, ".eh_frame", at, 4);
 	uint32_t len;
-	take(&c, &len, sizeof(len));
+	cursor_take(&c, &len, sizeof(len));
 	/* 0: the end; ~0: an entry of more than 4 GiB */
 	if (c.bad || !len || len == UINT32_MAX)
 		return (struct cursor){.bad = true};
@@ -187,7 +187,7 @@ static bool read_cie(struct elf_file *f, uint64_t at, uint8_t *lsda)
 	uint32_t id;
 	char letters[8] = "";
 	uint8_t version, pointer = 0;
-	take(&c, &id, sizeof(id));
+	cursor_take(&c, &id, sizeof(id));
 	version = take_byte(&c);
 	for (unsigned i = 0; i < sizeof(letters) && (letters[i] = (char)take_byte(&c)); i++)
 		;
@@ -229,7 +229,7 @@ static uint64_t lsda_of(struct elf_file *f, uint64_t at, const struct fde *fde, 
 		*none = true;
 		return 0;
 	}
-	take(&c, fields, sizeof(fields));
+	cursor_take(&c, fields, sizeof(fields));
 	take_uleb(&c);
 	uint64_t lsda = take_encoded(&c, encoding);
 	/* An absolute address may be set by a relocation, and be 0 in the file. */

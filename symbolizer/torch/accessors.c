@@ -24,7 +24,8 @@ static bool is_load(const struct sym *v, unsigned derefs, unsigned size)
 	       !v->add && v->mask == ~0ULL && (derefs < 2 || !v->off[0]);
 }
 
-static bool walk(const struct code_source *src, const char *name, unsigned self, struct paths *p)
+static bool walk_accessor(const struct code_source *src, const char *name, unsigned self,
+			  struct paths *p)
 {
 	size_t len;
 	const uint8_t *code = src->code_of(src->ctx, name, &len);
@@ -192,31 +193,31 @@ static void read_impl_fields(const struct code_source *src, struct paths *p,
 			     struct layout_facts *out)
 {
 	int32_t ignored = FACT_NONE;
-	if (walk(src, "_ZNK3c1010TensorImpl10dim_customEv", 0, p)) {
+	if (walk_accessor(src, "_ZNK3c1010TensorImpl10dim_customEv", 0, p)) {
 		returned(p, 8, &out->sizes);
 		flags_to_return(p, 8, &out->custom_shape, &ignored);
 	}
-	if (walk(src, "_ZNK3c1010TensorImpl12sizes_customEv", 0, p))
+	if (walk_accessor(src, "_ZNK3c1010TensorImpl12sizes_customEv", 0, p))
 		returned_array(p, &out->sizes_data, &out->sizes);
-	if (walk(src, "_ZNK3c1010TensorImpl14strides_customEv", 0, p)) {
+	if (walk_accessor(src, "_ZNK3c1010TensorImpl14strides_customEv", 0, p)) {
 		returned_array(p, &out->strides_data, &out->sizes);
 		first_flag(p, 1, &out->custom_stride);
 	}
-	if (walk(src, "_ZNK3c1010TensorImpl12numel_customEv", 0, p))
+	if (walk_accessor(src, "_ZNK3c1010TensorImpl12numel_customEv", 0, p))
 		returned(p, 8, &out->numel);
-	if (walk(src, "_ZNK3c1010TensorImpl21storage_offset_customEv", 0, p))
+	if (walk_accessor(src, "_ZNK3c1010TensorImpl21storage_offset_customEv", 0, p))
 		returned(p, 8, &out->storage_offset);
-	if (walk(src, "_ZNK3c1010TensorImpl13device_customEv", 0, p)) {
+	if (walk_accessor(src, "_ZNK3c1010TensorImpl13device_customEv", 0, p)) {
 		returned(p, 2, &out->device);
 		flags_to_return(p, 2, &out->custom_device, &out->device_engaged);
 	}
-	if (walk(src, "_ZNK3c1010TensorImpl13layout_customEv", 0, p))
+	if (walk_accessor(src, "_ZNK3c1010TensorImpl13layout_customEv", 0, p))
 		first_flag(p, 1, &out->custom_layout);
-	if (walk(src, "_ZNK3c1010TensorImpl11has_storageEv", 0, p))
+	if (walk_accessor(src, "_ZNK3c1010TensorImpl11has_storageEv", 0, p))
 		only_load(p, 1, 8, &out->storage);
-	if (walk(src, "_ZNK3c1010TensorImpl13autograd_metaEv", 0, p))
+	if (walk_accessor(src, "_ZNK3c1010TensorImpl13autograd_metaEv", 0, p))
 		returned(p, 8, &out->autograd_meta);
-	if (walk(src, "_ZNK3c1010TensorImpl13requires_gradEv", 0, p))
+	if (walk_accessor(src, "_ZNK3c1010TensorImpl13requires_gradEv", 0, p))
 		meta_call(p, out);
 }
 
@@ -244,32 +245,32 @@ static const char *const elements[] = {"_ZNK2at10TensorBase8data_ptrIfEEPT_v",
 static void read_handle_fields(const struct code_source *src, struct paths *p,
 			       struct layout_facts *out)
 {
-	if (walk(src, "_ZN2at6native17is_floating_pointERKNS_6TensorE", 0, p))
+	if (walk_accessor(src, "_ZN2at6native17is_floating_pointERKNS_6TensorE", 0, p))
 		only_load(p, 2, 2, &out->dtype);
-	if (walk(src, "_ZN2at6native9is_signedERKNS_6TensorE", 0, p))
+	if (walk_accessor(src, "_ZN2at6native9is_signedERKNS_6TensorE", 0, p))
 		only_load(p, 2, 2, &out->dtype);
-	if (walk(src, "_ZN2at6native12is_inferenceERKNS_6TensorE", 0, p))
+	if (walk_accessor(src, "_ZN2at6native12is_inferenceERKNS_6TensorE", 0, p))
 		only_load(p, 2, 8, &out->key_set);
-	if (walk(src, "_ZN2at6native7is_conjERKNS_6TensorE", 0, p)) {
+	if (walk_accessor(src, "_ZN2at6native7is_conjERKNS_6TensorE", 0, p)) {
 		only_load(p, 2, 8, &out->key_set);
 		returned_bit(p, &out->conj_bit);
 	}
-	if (walk(src, "_ZN2at6native6is_negERKNS_6TensorE", 0, p))
+	if (walk_accessor(src, "_ZN2at6native6is_negERKNS_6TensorE", 0, p))
 		returned_bit(p, &out->neg_bit);
 	for (unsigned i = 0;
 	     i < sizeof(elements) / sizeof(elements[0]) && out->data_ptr == FACT_NONE; i++)
-		if (walk(src, elements[i], 0, p))
+		if (walk_accessor(src, elements[i], 0, p))
 			storage_chain(p, out);
-	if (walk(src, "_ZN2at6native4sizeERKNS_6TensorEl", 0, p))
+	if (walk_accessor(src, "_ZN2at6native4sizeERKNS_6TensorEl", 0, p))
 		out->custom_shape.complete = first_flag(p, 2, &out->custom_shape);
-	if (walk(src, "_ZN2at6native6strideERKNS_6TensorEl", 0, p))
+	if (walk_accessor(src, "_ZN2at6native6strideERKNS_6TensorEl", 0, p))
 		out->custom_stride.complete = first_flag(p, 2, &out->custom_stride);
-	if (walk(src, "_ZN2at6native10get_deviceERKNS_6TensorE", 0, p))
+	if (walk_accessor(src, "_ZN2at6native10get_deviceERKNS_6TensorE", 0, p))
 		out->custom_device.complete = first_flag(p, 2, &out->custom_device);
 	/* std::string is returned through a hidden pointer, so the object is the second argument.
 	 */
-	if (walk(src, "_ZNK5torch8autograd6PyNode4nameB5cxx11Ev", 1, p) ||
-	    walk(src, "_ZNK5torch8autograd6PyNode4nameEv", 1, p))
+	if (walk_accessor(src, "_ZNK5torch8autograd6PyNode4nameB5cxx11Ev", 1, p) ||
+	    walk_accessor(src, "_ZNK5torch8autograd6PyNode4nameEv", 1, p))
 		pynode_chain(p, &out->pynode_obj);
 }
 

@@ -1,4 +1,4 @@
-#include "symbolizer/torch/interned.h"
+#include "symbolizer/torch/layout.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -12,6 +12,7 @@
 #include "symbolizer/event/event.h"
 #include "symbolizer/plan/plan.h"
 #include "symbolizer/target/mem.h"
+#include "symbolizer/target/elf.h"
 
 /* Facts about the tensor layout, read from the machine code of the target's own exported accessors
  * ("static evidence"). Any fact may be missing: a build may lack the accessor, or compile it to
@@ -295,5 +296,83 @@ int tensor_decode(const struct tensor_layout *l, const struct tensor_raw *raw, s
 /* View of a snapshot as raw bytes, borrowed from `s`. */
 struct tensor_raw tensor_raw_of_snapshot(const struct tensor_layout *l,
 					 const struct tensor_snapshot *s);
+
+/* Interned strings (c10::Symbol, ATen/core/symbol.h) of a live process: numbers for qualified
+ * names, kept in one table of libtorch. */
+
+enum { INTERNED_PLACES = 8 };
+
+/* Candidate addresses of the table in libtorch_cpu's file: those that the code of the exported
+ * c10::Symbol::toUnqualString refers to. Fills out, the rest with zeros. */
+void interned_places(struct elf_file *cpu, uint64_t out[INTERNED_PLACES]);
+
+struct interned;
+
+/* `m` is borrowed; `cow` as in std_string_size; `places` are the candidates at their run-time
+ * addresses. NULL when out of memory. Free with interned_free (NULL allowed). */
+struct interned *interned_new(const struct mem *m, bool cow,
+			      const uint64_t places[INTERNED_PLACES]);
+void interned_free(struct interned *s);
+
+/* The unqualified name of symbol `id`, "N" of dimname::N; valid until interned_free. NULL when `s`
+ * is NULL, the table is not found, or it has no such symbol in that domain. */
+const char *interned_name(struct interned *s, uint32_t id, const char *domain);
+
+/* Maps autograd nodes to the forward events that created them, from an op's exit until its
+ * backward. */
+
+/* Kept small: there may be hundreds of thousands. */
+struct node_owner {
+	uint64_t addr;	   /* address of the Node */
+	uint64_t seq : 40; /* its sequence number, which distinguishes it from a later node at the
+			      same address */
+	uint64_t tid : 24; /* the creating thread, which numbers its nodes; below 2^22 */
+	uint64_t event;	   /* id of the forward event */
+	const struct py_stack *stack;
+};
+
+/* The node with a sequence number. */
+struct node_seq {
+	uint64_t seq, addr; /* addr 0: empty slot; ~0: nodes of several threads have it */
+	uint64_t tid;
+};
+
+struct node_table {
+	struct node_owner *slots; /* by address */
+	struct node_seq *seqs;	  /* by sequence number, as many; NULL: not in use */
+	size_t size, used, nseqs; /* size: 0 or a power of two */
+};
+
+/* Zero-initialise. Bounded: when full, the older half is dropped, since nodes that never run
+ * backward would accumulate. */
+struct node_map {
+	struct node_table young, old;
+	bool by_seq; /* node_map_find_seq was called */
+};
+
+/* Add `o`, unless the same node (address and sequence number) is present: the innermost op that
+ * returned a node created it, and exits first. 0 or -ENOMEM. */
+int node_map_add(struct node_map *m, const struct node_owner *o);
+
+/* The owner of the node at `addr` with `seq`, NULL if unknown. Valid until the next add. */
+const struct node_owner *node_map_find(const struct node_map *m, uint64_t addr, uint64_t seq);
+
+/* The owner of the only node with `seq`, whatever its address; NULL if there is none, or several
+ * threads have one: each thread numbers its own nodes. */
+const struct node_owner *node_map_find_seq(struct node_map *m, uint64_t seq);
+
+void node_map_free(struct node_map *m);
+
+/* Offset of a node's sequence number, from the code that sets it. */
+
+/* Byte offset of sequence_nr_ within torch::autograd::Node, 0 if undetermined. The constructor of
+ * AccumulateGrad sets it, and no other word, to UINT64_MAX
+ * (torch/csrc/autograd/functions/accumulate_grad.cpp, 1.13.1 and 2.13.0). */
+uint16_t node_seq_offset(struct elf_file *cpu);
+
+/* Byte offset of `variable`, the tensor whose gradient it accumulates, within AccumulateGrad; 0 if
+ * undetermined. Its constructor moves its only argument there
+ * (torch/csrc/autograd/functions/accumulate_grad.cpp, 1.13.1 and 2.13.0). */
+uint16_t node_variable_offset(struct elf_file *cpu);
 
 #endif

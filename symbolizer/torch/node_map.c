@@ -1,4 +1,4 @@
-#include "symbolizer/torch/node_map.h"
+#include "symbolizer/torch/layout.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 #include <string.h>
 
 #include "symbolizer/code/arch_x86_64.h"
-#include "symbolizer/torch/node_map.h"
+#include "symbolizer/torch/layout.h"
 
 static const char constructor[] = "_ZN5torch8autograd14AccumulateGradC1EN2at6TensorE";
 

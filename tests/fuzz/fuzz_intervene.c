@@ -31,11 +31,11 @@ static int memory_of(const void *data, size_t size)
 	return fd;
 }
 
-static struct peer *a_peer(const unsigned char *data, size_t size)
+static struct intervene_peer *a_peer(const unsigned char *data, size_t size)
 {
 	const unsigned char *end = memchr(data, 0, size);
 	size_t lines = end ? (size_t)(end - data) : size;
-	struct peer *p = calloc(1, sizeof(*p));
+	struct intervene_peer *p = calloc(1, sizeof(*p));
 	if (!p)
 		abort();
 	p->link = (struct worker){.requests = open("/dev/null", O_WRONLY | O_CLOEXEC),

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "symbolizer/torch/interned.h"
+#include "symbolizer/torch/layout.h"
 
 enum {
 	SYM_NAMESPACES = 3,

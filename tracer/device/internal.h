@@ -13,7 +13,7 @@
 #include "tracer/device/launches.h"
 #include "tracer/engine/engine.h"
 
-/* spans.c: a few stretches of time; where there are too many, the oldest become one. */
+/* op_history.c: a few stretches of time; where there are too many, the oldest become one. */
 
 enum { SPANS_MOST = 64 };
 
@@ -32,7 +32,7 @@ void spans_add(struct spans *s, uint64_t from, uint64_t to);
 /* The one with `t`; NULL: none. */
 const struct span *spans_find(const struct spans *s, uint64_t t);
 
-/* op_history.c: the last recorded ops of a thread. */
+/* The last recorded ops of a thread. */
 
 /* What an activity has of its op. */
 struct launch_op {
@@ -41,6 +41,16 @@ struct launch_op {
 	uint64_t id;
 	uint8_t phase;
 };
+
+static inline void launch_op_to(const struct launch_op *op, struct op_event *of)
+{
+	of->op = op->op;
+	of->id = op->id;
+	of->stack = op->stack;
+	of->where_stack = op->where_stack;
+	of->backward_of = op->backward_of;
+	of->phase = op->phase;
+}
 
 struct past_op {
 	uint64_t start_ns, end_ns;
@@ -178,7 +188,8 @@ void correlations_set(struct correlations *c, uint32_t launch, enum launch_state
 
 void correlations_free(struct correlations *c);
 
-/* blocks.c: the blocks of a process's memory, of the CPU. */
+/* launches_memory.c: the blocks of a process's memory, of the CPU: how much is freed is known from
+ * what was allocated there. */
 
 /* Zero-initialise. */
 struct blocks {
@@ -224,5 +235,85 @@ void waiting_drop(struct waiting *w, uint64_t ns, uint32_t launch);
 
 /* Call it after taking: forget those that were taken; of those that wait, the first is `first`. */
 void waiting_trim(struct waiting *w);
+
+/* launches.c, launches_records.c, launches_memory.c */
+
+enum { LAUNCH_THREADS_MOST = 256 };
+
+/* How long (ns) a graph is remembered that was not launched again, of struct launches' time. */
+#define LAUNCH_GRAPH_NS (10 * 1000000000ULL)
+
+struct launch_thread {
+	int32_t tid;
+	uint64_t used;
+	struct op_history ops;
+	struct waiting waiting, memory; /* memory: places in `held` of the process */
+};
+
+/* What was done with memory in an op that has not ended. */
+struct held_memory {
+	struct memory_event m;
+	uint64_t stamp; /* as of a launch */
+	uint32_t next;	/* free place */
+};
+
+struct launch_process {
+	int32_t pid;
+	uint64_t since;	    /* ops that ended before may be unknown of threads that are not there */
+	uint64_t sure_from; /* before, it may have been in ops that are not known */
+	bool is_begun;	    /* launches_begin, and there was no record yet */
+	struct launch_thread *threads[LAUNCH_THREADS_MOST];
+	unsigned nthreads;
+	uint8_t near[LAUNCH_THREADS_MOST]; /* by tid: where its thread may be */
+	struct spans lost;
+	struct correlations launches;
+	struct map names; /* of kernels, by number: index of `name` */
+	const char **name;
+	size_t nnames, names_room;
+	struct blocks blocks;
+	struct held_memory *held;
+	size_t held_room;
+	uint32_t nheld, free_held; /* free_held: a place + 1, 0: none */
+};
+
+struct launches {
+	launches_fn *fn;
+	launches_open_fn *open;
+	launches_memory_fn *on_memory; /* NULL: nobody is told */
+	void *arg;
+	struct launch_process **procs;
+	size_t nprocs, procs_room;
+	struct activity_names names;
+	uint64_t now, told, clock, ticked; /* told: the last launches_tick */
+};
+
+/* The thread, made at need and then without memory NULL; one that is there already. */
+struct launch_thread *launches_thread(struct launches *l, struct launch_process *p, int32_t tid);
+struct launch_thread *launches_thread_find(struct launch_process *p, int32_t tid);
+
+/* What is to be said of `ns`, in none of the thread's ops, now that no more will come. */
+enum activity_launch launches_judge_none(const struct launch_process *p,
+					 const struct launch_thread *t, uint64_t ns);
+
+/* It is known what the launch was in: pass on what came of it. */
+void launches_settle(struct launches *l, struct launch_process *p, uint32_t launch,
+		     enum activity_launch as);
+
+/* Records of these kinds. */
+void launches_on_launch(struct launches *l, struct launch_process *p,
+			const struct activity_record *r);
+void launches_on_ran(struct launches *l, struct launch_process *p, const struct activity_record *r);
+void launches_on_name(struct launches *l, struct launch_process *p,
+		      const struct activity_record *r);
+void launches_memory_record(struct launches *l, struct launch_process *p,
+			    const struct activity_record *r);
+
+/* Pass on what was done with memory in an op that has ended now; before `until`, of what came
+ * before `sure` and is in no op that will come; all that is left. */
+void launches_memory_within(struct launches *l, struct launch_process *p, struct waiting *w,
+			    const struct past_op *op);
+void launches_memory_before(struct launches *l, struct launch_process *p, struct launch_thread *t,
+			    uint64_t until, uint64_t sure);
+void launches_memory_rest(struct launches *l, struct launch_process *p, struct launch_thread *t);
 
 #endif

@@ -9,7 +9,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
-#include "symbolizer/native/native_callers.h"
+#include "symbolizer/native/native_stack.h"
 #include "symbolizer/plan/plan.h"
 #include "symbolizer/target/elf.h"
 #include "tracer/engine/turns.h"

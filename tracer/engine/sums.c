@@ -114,8 +114,8 @@ static void change_ends(struct sums *s, struct sum_row *row)
 
 /* The row of the key, made if there is none, while there are less than that many, in that many
  * bytes. */
-static struct sum_row *find(struct sums *s, struct sums_writer *w, const struct hit *h,
-			    uint32_t rows, uint32_t bytes)
+static struct sum_row *sum_row_find(struct sums *s, struct sums_writer *w, const struct hit *h,
+				    uint32_t rows, uint32_t bytes)
 {
 	uint64_t hash = hash_of(h);
 	uint16_t *p = place_of(s, w, h, hash);
@@ -157,14 +157,14 @@ struct sum_row *sums_enter(struct sums *s, struct sums_writer *w, struct hit *h)
 	struct sum_row *row = NULL;
 	/* The stack may not be what it was when the row with these addresses was made. */
 	if (w->stale == atomic_load_explicit(&freed, memory_order_relaxed)) {
-		row = find(s, w, h, SUMS_FULL, SUMS_BYTES - SUMS_BARE);
+		row = sum_row_find(s, w, h, SUMS_FULL, SUMS_BYTES - SUMS_BARE);
 		if (!row)
 			drop_locals(h);
-		row = row ? row : find(s, w, h, SUMS_PLAIN, SUMS_BYTES - SUMS_BARE);
+		row = row ? row : sum_row_find(s, w, h, SUMS_PLAIN, SUMS_BYTES - SUMS_BARE);
 	}
 	if (!row) {
 		drop_stack(h);
-		row = find(s, w, h, SUMS_ROWS, SUMS_BYTES);
+		row = sum_row_find(s, w, h, SUMS_ROWS, SUMS_BYTES);
 	}
 	w->open += row != NULL;
 	return row;

@@ -16,6 +16,7 @@
 #include "replay/replay.h"
 #include "symbolizer/event/event.h"
 #include "tracer/intervene/intervene.h"
+#include "tracer/engine/shim/shim_share.h"
 
 /* Strings in the messages of the modes in a process. */
 
@@ -269,5 +270,41 @@ void intervene_totals_print(const struct intervene_totals *t, const struct inter
 			    const struct intervene_compare *c);
 
 void intervene_totals_free(struct intervene_totals *t);
+
+/* intervene.c and intervene_messages.c */
+
+enum { INTERVENE_PEERS = 256 };
+
+/* A process that has the library in it. */
+struct intervene_peer {
+	struct worker link; /* the connection; its process is not our child */
+	json_t *totals;	    /* as last reported */
+	json_t *unseen;	    /* likewise: what it has that no mode sees */
+	json_t *threads;    /* likewise: threads that run ops */
+	bool greeted;
+	struct intervene_call call; /* the one being judged */
+	pid_t pid;
+	double spent_ns, passed_ns; /* as in struct intervene_compare */
+	bool save_failed;	    /* a file of the call being saved could not be written */
+};
+
+struct intervene {
+	struct intervene_rules *rules;
+	struct shim_listener *listener;
+	pid_t entered; /* the injected process; 0: it was started with the library preloaded */
+	struct intervene_peer *peers[INTERVENE_PEERS];
+	unsigned npeers, greeted;
+	int shared; /* memfd of `control` */
+	struct modes_control *control;
+	struct intervene_totals totals;
+	struct intervene_compare compare;
+	struct intervene_times times;
+	struct intervene_save save;
+	struct intervene_found found;
+	bool refused;
+};
+
+/* Handle a message. False: it violates the protocol. */
+bool intervene_handle(struct intervene *v, struct intervene_peer *p, json_t *m);
 
 #endif

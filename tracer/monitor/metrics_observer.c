@@ -8,7 +8,7 @@
 #include "base/system.h"
 #include "perf/metrics/metrics.h"
 #include "symbolizer/target/process.h"
-#include "tracer/monitor/prometheus.h"
+#include "tracer/monitor/monitor.h"
 #include "tracer/proc/thread_facts.h"
 
 struct metrics_observer {

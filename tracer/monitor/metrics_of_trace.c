@@ -10,7 +10,7 @@
 #include "perf/metrics/metrics.h"
 #include "perf/trace/trace_read.h"
 #include "symbolizer/target/process.h"
-#include "tracer/monitor/prometheus.h"
+#include "tracer/monitor/monitor.h"
 
 struct trace_metrics {
 	struct metrics *metrics;

@@ -11,7 +11,7 @@
 
 #include "base/system.h"
 #include "base/text.h"
-#include "tracer/monitor/prometheus.h"
+#include "tracer/monitor/monitor.h"
 
 #define OPENMETRICS "application/openmetrics-text; version=1.0.0; charset=utf-8"
 

@@ -215,6 +215,12 @@ pid_t spawn_part(int sig)
 	return pid;
 }
 
+void spawn_end_refused(pid_t pid)
+{
+	if (pid && !kill(pid, SIGTERM))
+		fprintf(stderr, "ditrace: process %d is ended; --keep-going lets it run\n", pid);
+}
+
 int spawn_exit_status(int status)
 {
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);

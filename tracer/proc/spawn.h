@@ -78,6 +78,10 @@ void spawn_cancel(struct spawn *p);
  * (PR_SET_PDEATHSIG, prctl(2)), and exits at once if that has already happened. */
 pid_t spawn_part(int sig);
 
+/* End process `pid` (0: none) below what was started by SIGTERM, having said so on stderr: it does
+ * not have what the options name, and --keep-going was not given. */
+void spawn_end_refused(pid_t pid);
+
 /* The exit status that a shell derives from a wait(2) status: the status itself, or 128 + signal.
  */
 int spawn_exit_status(int status);

@@ -195,7 +195,27 @@ struct taken_sample {
 	uint64_t code_start, code_end;
 };
 
-struct sampler_process;
+enum { SAMPLER_NS_TIDS = 256 };
+
+struct sampler_process {
+	pid_t pid, ns_pid;
+	bool other_ns;
+	struct target_files *files;
+	struct mem mem;
+	struct known_maps known;
+	struct native_stacks *natives;
+	struct native_ops ops;
+	struct perf_map jit;
+	struct py_runtime *py;
+	uint64_t stacks_ns, python_ns; /* when they were last looked for */
+	bool unread;		       /* /proc/PID/maps is to be read (again) */
+	bool mapped;		       /* there are new mappings since `natives` was opened */
+	bool told;		       /* the eBPF program knows how to walk it */
+	bool python_gone;	       /* there is no Python that ditrace can read */
+	struct {
+		pid_t tid, ns_tid;
+	} ns_tids[SAMPLER_NS_TIDS]; /* a cache, by tid modulo its size */
+};
 
 /* For a process that may have ended already. NULL without memory. */
 struct sampler_process *sampler_process_new(pid_t pid);
@@ -225,6 +245,16 @@ struct sampler_shared {
 	struct sampler_sink sink;
 	struct sample_frames *frames; /* NULL: the kernel does not read Python frames */
 };
+
+/* sampler_resolve.c: what a sample means. */
+
+struct symbols_of_process {
+	struct sampler_process *p;
+	struct native_symbols *symbols;
+};
+
+/* Open p->natives with the mappings that are known by now; without success, it stays as it is. */
+void sampler_process_open_natives(struct sampler_process *p, struct native_symbols *symbols);
 
 /* Fill *out from a sample that was caught. */
 void sampler_process_resolve(struct sampler_process *p, struct taken_sample *t,

@@ -1,4 +1,5 @@
-/* Internal to tracer/session: shared by opening (session_open.c), consuming events (session.c),
+/* Internal to tracer/session: shared by opening (session_open.c), consuming records (session.c)
+ * and events (session_events.c),
  * adding processes (session_procs.c) and probing them (session_probes.c). */
 #ifndef TRACER_SESSION_INTERNAL_H
 #define TRACER_SESSION_INTERNAL_H
@@ -11,7 +12,6 @@
 #include "symbolizer/decode/decoder.h"
 #include "symbolizer/decode/target.h"
 #include "symbolizer/ops/filter.h"
-#include "symbolizer/ops/kernels.h"
 #include "symbolizer/ops/ops.h"
 #include "symbolizer/target/process.h"
 #include "symbolizer/when/when.h"
@@ -169,7 +169,7 @@ static inline uint64_t session_now(void)
 	return clock_ns(CLOCK_MONOTONIC);
 }
 
-/* Create the decoder, which passes its events to the session. 0 or -ENOMEM. */
+/* session_events.c: create the decoder, which passes its events to the session. 0 or -ENOMEM. */
 int session_begin_decoding(struct session *s);
 
 /* The slot of a traced process; NULL if it is not traced. */

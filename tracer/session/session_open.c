@@ -9,7 +9,7 @@
 #include "tracer/capture/capture.h"
 #include "tracer/capture/selection.h"
 #include "tracer/engine/engine.h"
-#include "tracer/monitor/prometheus.h"
+#include "tracer/monitor/monitor.h"
 #include "tracer/session/internal.h"
 
 static int open_filters(struct session *s, struct err *e)

@@ -1,7 +1,6 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,26 +24,27 @@ struct proc *session_proc(struct session *s, pid_t pid)
 	return NULL;
 }
 
-bool session_has_torch(pid_t pid)
+/* Which libraries the process has; what they are mapped at is not kept. */
+static bool find_libraries(pid_t pid, struct libraries *l)
 {
 	struct maps maps;
-	struct libraries l;
 	if (maps_read(pid, &maps, NULL))
 		return false;
-	libraries_find(&maps, &l);
+	libraries_find(&maps, l);
 	maps_free(&maps);
-	return l.torch;
+	return true;
+}
+
+bool session_has_torch(pid_t pid)
+{
+	struct libraries l;
+	return find_libraries(pid, &l) && l.torch;
 }
 
 bool session_is_complete(pid_t pid)
 {
-	struct maps maps;
 	struct libraries l;
-	if (maps_read(pid, &maps, NULL))
-		return false;
-	libraries_find(&maps, &l);
-	maps_free(&maps);
-	return l.torch && l.c10;
+	return find_libraries(pid, &l) && l.torch && l.c10;
 }
 
 static struct proc *free_slot(struct session *s)

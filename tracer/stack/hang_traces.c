@@ -157,7 +157,7 @@ static bool is_running(const struct seen_process *p)
 	       (!p->last_ns || began_s <= p->last_ns / 1000000000 + SLACK_S);
 }
 
-static int add(struct hang_ranks *out, const struct seen_process *p)
+static int add_seen_rank(struct hang_ranks *out, const struct seen_process *p)
 {
 	struct hang_rank r = {.rank = p->process.rank.rank,
 			      .world_size = p->process.rank.world_size,
@@ -183,7 +183,7 @@ int hang_traces_read(const char *path, struct hang_ranks *out, struct err *e)
 	struct trace_look t = {0};
 	int r = read_all(path, &t, e);
 	for (size_t i = 0; i < t.n && !r; i++)
-		if (add(out, &t.processes[i]))
+		if (add_seen_rank(out, &t.processes[i]))
 			r = err_set(e, -ENOMEM, "no memory");
 	if (!r && !out->n) {
 		r = err_set(e, -ENOENT, "%s has no processes with a rank", path);

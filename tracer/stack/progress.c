@@ -1,4 +1,4 @@
-#include "tracer/stack/progress.h"
+#include "tracer/stack/hang.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -11,7 +11,6 @@
 #include "perf/trace/trace_read.h"
 #include "symbolizer/ops/filter.h"
 #include "symbolizer/target/process.h"
-#include "tracer/stack/hang.h"
 #include "tracer/stack/stack_snapshot.h"
 
 struct progress_reader {
@@ -50,7 +49,7 @@ uint64_t progress_usual(const struct progress_of *p)
 	return ns[n / 2] ? ns[n / 2] : 1;
 }
 
-static int add(struct progress_reader *r, pid_t pid, int32_t rank)
+static int progress_add(struct progress_reader *r, pid_t pid, int32_t rank)
 {
 	struct progress *p = &r->progress;
 	if (array_grow(&p->all, &p->room, p->n + 1, sizeof(*p->all)))
@@ -88,7 +87,7 @@ int progress_open_pids(const pid_t *pids, size_t n, struct progress_reader **out
 	for (size_t i = 0; i < n && !failed; i++) {
 		struct process_rank rank;
 		process_rank_read(pids[i], &rank);
-		failed = add(r, pids[i], rank.rank);
+		failed = progress_add(r, pids[i], rank.rank);
 		failed = failed ? failed : stack_reader_open(pids[i], false, &r->stacks[i], e);
 	}
 	if (failed)
@@ -122,7 +121,7 @@ static int see_process(struct progress_reader *r, const struct trace_process *p)
 	if (array_grow(&r->steps, &r->room, r->progress.n + 1, sizeof(*r->steps)))
 		return -ENOMEM;
 	r->steps[r->progress.n] = (struct steps){0};
-	return add(r, p->pid, p->rank.rank);
+	return progress_add(r, p->pid, p->rank.rank);
 }
 
 static void see_event(struct progress_reader *r, const struct op_event *ev)

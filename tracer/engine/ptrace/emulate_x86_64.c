@@ -1,4 +1,4 @@
-#include "tracer/engine/ptrace/emulate_x86_64.h"
+#include "tracer/engine/ptrace/internal.h"
 
 #include <capstone/capstone.h>
 #include <errno.h>

@@ -82,7 +82,7 @@ void share_repair(struct share *s)
 
 /* It does not depend on ditrace: both may be killed. Nothing is sent on the socket, whose other end
  * is the tracing process's alone. */
-static void keep(struct share *share, int sock)
+static void keep_share(struct share *share, int sock)
 {
 	char none;
 	helper_begin("ditrace-keeper", sock);
@@ -97,6 +97,6 @@ pid_t keeper_start(struct share *share, int sock, const int *others, unsigned n)
 		return pid;
 	for (unsigned i = 0; i < n; i++)
 		close(others[i]);
-	keep(share, sock);
+	keep_share(share, sock);
 	_exit(0);
 }

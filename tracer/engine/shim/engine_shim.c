@@ -15,161 +15,16 @@
 #include "tracer/engine/shim/internal.h"
 #include "tracer/engine/shim/jumps.h"
 
-static struct engine_shim *of(struct engine *g)
-{
-	return (struct engine_shim *)g;
-}
-
-static int set_plans(struct engine *g, uint32_t first, const struct op_plan *plans, uint32_t n,
-		     struct err *e)
-{
-	struct engine_shim *m = of(g);
-	if (first > m->nplans || n > m->nplans - first)
-		return err_set(e, -E2BIG, "too many ops for one session (%u)", first + n);
-	memcpy(&m->plans[first], plans, n * sizeof(*plans));
-	m->nset = first + n > m->nset ? first + n : m->nset;
-	for (struct inside *i = m->all; i; i = i->next)
-		if (i->share)
-			memcpy(&i->share->plan[first], plans, n * sizeof(*plans));
-	return 0;
-}
-
-static void give_conf(struct shim_share *s, const struct proc_conf *conf)
-{
-	atomic_fetch_add(&s->conf_seq, 1);
-	memcpy(&s->conf, conf, sizeof(*conf));
-	atomic_fetch_add(&s->conf_seq, 1);
-}
-
-static int set_proc(struct engine *g, uint16_t proc, const struct proc_conf *conf)
-{
-	struct engine_shim *m = of(g);
-	if (proc >= PROC_SLOTS)
-		return -E2BIG;
-	m->conf[proc] = *conf;
-	for (struct inside *i = m->all; i; i = i->next)
-		if (i->share && i->proc == proc)
-			give_conf(i->share, conf);
-	return 0;
-}
-
-/* A row whose places are all taken is left out: the walk ends there. */
-static void add_row(struct unwind_table *t, const struct native_row *row)
-{
-	const struct unwind_row like = {.rule = row->rule};
-	for (uint32_t i = 0; i < UNWIND_PROBES; i++) {
-		struct unwind_row *r = &t->row[unwind_place(row->pc, i)];
-		if (r->pc)
-			continue;
-		r->word = like.word;
-		r->pc = row->pc;
-		return;
-	}
-}
-
-static void add_rows(struct engine *g, uint16_t proc, const struct native_row *rows, size_t n)
-{
-	for (struct inside *i = of(g)->all; i; i = i->next)
-		for (size_t k = 0; i->share && i->proc == proc && k < n; k++)
-			add_row(&i->share->unwind, &rows[k]);
-}
-
-/* Inject the library. It connects once its thread runs, so not while the process is stopped. */
-static int bring_in(struct engine_shim *m, pid_t pid, struct inside **out, struct err *e)
-{
-	struct shim_listener *d = NULL;
-	struct inside *i = calloc(1, sizeof(*i));
-	if (!i)
-		return err_set(e, -ENOMEM, "no memory");
-	m->target = 0;
-	int r = shim_listener_open(pid, NULL, &d, e);
-	r = r ? r : injector_enter(pid, INJECTOR_RECORDS, d, e);
-	if (r) {
-		shim_listener_close(d);
-		free(i);
-		return r;
-	}
-	d->next = m->listeners;
-	m->listeners = d;
-	*i = (struct inside){.listener = d,
-			     .next = m->all,
-			     .pid = pid,
-			     .sock = -1,
-			     .memory = -1,
-			     .since = clock_ns(CLOCK_MONOTONIC)};
-	m->all = i;
-	*out = i;
-	return 0;
-}
-
-static void begin(struct engine_shim *m, struct inside *i)
-{
-	struct shim_share *s = i->share;
-	memcpy(s->plan, m->plans, m->nset * sizeof(*m->plans));
-	s->proc = i->proc;
-	s->may_sum = m->may_sum;
-	s->waits = m->waits;
-	s->turn = m->turn;
-	s->chunks = m->chunks;
-	give_conf(s, &m->conf[i->proc]);
-	s->on = 1;
-}
-
-static int attach(struct engine *g, pid_t pid, uint16_t proc, const struct probe_file *file,
-		  struct err *e)
-{
-	struct engine_shim *m = of(g);
-	struct inside *i = inside_find(m, pid);
-	if (!i && pid != m->target)
-		return err_set(e, -ENOTCONN, "the library in process %d is out of use", pid);
-	if (file->late)
-		return i && i->share ? shim_jumps_late(m, i, file, e) : -ENOTCONN;
-	int r = i ? 0 : bring_in(m, pid, &i, e);
-	if (r)
-		return r;
-	for (size_t k = 0; k < file->nsites; k++)
-		if (file->sites[k].kind == SITE_CODE_FREED && i->share)
-			i->share->code_freed = 1;
-	if (!i->share && file->nsites && file->sites[0].len)
-		i->beside = *file;
-	if (i->share || !file->nsites || file->sites[0].kind != SITE_OBSERVED)
-		return 0;
-	r = inside_share(i);
-	if (r)
-		return err_set(e, r, "cannot make memory to share with process %d: %s", pid,
-			       strerror(-r));
-	i->proc = proc;
-	i->file = *file;
-	for (size_t k = 0; k < file->nsites && k < SHIM_OPS; k++)
-		i->share->op[k] = file->sites[k].op;
-	begin(m, i);
-	if (i->listener)
-		shim_clients_await(m, i, i->listener);
-	return 0;
-}
-
-static void detach(struct engine *g, uint16_t proc)
-{
-	for (struct inside *i = of(g)->all; i; i = i->next)
-		if (i->share && (proc == ENGINE_ALL_PROCS || i->proc == proc)) {
-			i->share->on = 0;
-			i->file.elf = i->beside.elf = NULL;
-			if (of(g)->jumps)
-				jumps_remove(of(g)->jumps, i->pid);
-		}
-	shim_activities_flush(of(g), proc);
-}
-
 static int watch(struct engine *g, pid_t pid, struct err *e)
 {
 	(void)e;
-	of(g)->watched = pid == of(g)->target ? pid : 0;
+	shim_of(g)->watched = pid == shim_of(g)->target ? pid : 0;
 	return 0;
 }
 
 static void expect(struct engine *g, pid_t pid)
 {
-	of(g)->target = pid;
+	shim_of(g)->target = pid;
 }
 
 static bool is_outside(pid_t pid)
@@ -315,14 +170,14 @@ static bool ring_take(struct engine_shim *m, struct ring_source *x, engine_hit_f
 
 static bool stood(struct engine *g)
 {
-	const struct engine_shim *m = of(g);
+	const struct engine_shim *m = shim_of(g);
 	const struct hit *copy = (const struct hit *)m->record;
 	return m->standing && m->standing->stand == shim_stand_word(copy->stop, SHIM_LOOKED_AT);
 }
 
 static void set_away(struct engine *g, bool away)
 {
-	for (struct inside *i = of(g)->all; i; i = i->next)
+	for (struct inside *i = shim_of(g)->all; i; i = i->next)
 		if (i->share)
 			i->share->away = away;
 }
@@ -381,7 +236,7 @@ static bool is_calm(const struct engine_shim *m)
 
 static int consume(struct engine *g, engine_hit_fn *fn, void *arg)
 {
-	struct engine_shim *m = of(g);
+	struct engine_shim *m = shim_of(g);
 	struct ring_source *x;
 	int n = 0;
 	look_after(m);
@@ -403,16 +258,16 @@ static void count_dispatch(struct engine *g, int on)
 
 static void counters(struct engine *g, struct engine_counters *out)
 {
-	*out = of(g)->past;
-	for (struct inside *i = of(g)->all; i; i = i->next)
+	*out = shim_of(g)->past;
+	for (struct inside *i = shim_of(g)->all; i; i = i->next)
 		if (i->share)
 			inside_count(i, out);
 }
 
 static void set_turn(struct engine *g, uint32_t turn)
 {
-	of(g)->turn = turn;
-	for (struct inside *i = of(g)->all; i; i = i->next)
+	shim_of(g)->turn = turn;
+	for (struct inside *i = shim_of(g)->all; i; i = i->next)
 		if (i->share)
 			i->share->turn = turn;
 }
@@ -434,8 +289,8 @@ static void calibrate(struct engine *g)
 
 static void engine_close(struct engine *g)
 {
-	struct engine_shim *m = of(g);
-	detach(g, ENGINE_ALL_PROCS);
+	struct engine_shim *m = shim_of(g);
+	shim_detach(g, ENGINE_ALL_PROCS);
 	jumps_close(m->jumps);
 	shim_clients_await_leaving(m);
 	while (m->all) {
@@ -508,13 +363,13 @@ int engine_shim_open(const struct engine_wanted *w, struct engine **out, struct 
 	    .name = "shim",
 	    .wake = epoll_create1(EPOLL_CLOEXEC),
 	    .observes = true,
-	    .set_plans = set_plans,
-	    .set_proc = set_proc,
-	    .add_rows = add_rows,
-	    .attach = attach,
+	    .set_plans = shim_set_plans,
+	    .set_proc = shim_set_proc,
+	    .add_rows = shim_add_rows,
+	    .attach = shim_attach,
 	    .expect = expect,
 	    .is_outside = is_outside,
-	    .detach = detach,
+	    .detach = shim_detach,
 	    .consume = consume,
 	    .activities = shim_activities,
 	    .count_dispatch = count_dispatch,
@@ -535,7 +390,7 @@ int engine_shim_open(const struct engine_wanted *w, struct engine **out, struct 
 	if (!r && !w->pid)
 		r = prepare(m, w->user, e);
 	else if (!r && w->interesting(w->pid))
-		r = bring_in(m, w->pid, &i, e);
+		r = shim_bring_in(m, w->pid, &i, e);
 	else if (!r)
 		r = injector_check(w->pid, INJECTOR_RECORDS, e);
 	if (r) {

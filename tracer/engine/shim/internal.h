@@ -144,18 +144,10 @@ void shim_memory_trouble(struct inside *i, struct err *e);
  * -errno with *e when there are none, and the observer is told of all ops. */
 int shim_jumps_write(struct engine_shim *m, struct inside *i, struct err *e);
 
-/* shim_jumps_late.c: the same at the sites of a library that has come later. 0; -ENOSPC: there is
+/* The same at the sites of a library that has come later. 0; -ENOSPC: there is
  * no memory within reach; -errno: it has no jumps. */
 int shim_jumps_late(struct engine_shim *m, struct inside *i, const struct probe_file *file,
 		    struct err *e);
-
-/* shim_jumps.c: the function for a site of that kind (enum site_kind). */
-uint64_t shim_jumps_handler(const struct shim_jumps *h, uint16_t kind);
-
-/* Make a site of another library than libtorch_cpu, which is at `bias`. False: it is no place for a
- * jump. */
-bool shim_jumps_far_site(const struct shim_jumps *h, const struct elf_file *f, uint64_t bias,
-			 const struct probe_site *s, struct jump_site *out);
 
 /* shim_home.c: the folder of the library for started programs. */
 
@@ -281,5 +273,24 @@ void safepoints_free(struct safepoints *s); /* NULL allowed */
  * function of the C library is that may hold a lock (waits in the kernel and thread start do not);
  * or when little stack is left. */
 bool safepoint(struct safepoints *s, pid_t tid, const uint64_t *regs);
+
+/* shim_attach.c: what the processes are given; but for shim_bring_in as in struct engine. */
+
+static inline struct engine_shim *shim_of(struct engine *g)
+{
+	return (struct engine_shim *)g;
+}
+
+int shim_set_plans(struct engine *g, uint32_t first, const struct op_plan *plans, uint32_t n,
+		   struct err *e);
+int shim_set_proc(struct engine *g, uint16_t proc, const struct proc_conf *conf);
+void shim_add_rows(struct engine *g, uint16_t proc, const struct native_row *rows, size_t n);
+int shim_attach(struct engine *g, pid_t pid, uint16_t proc, const struct probe_file *file,
+		struct err *e);
+void shim_detach(struct engine *g, uint16_t proc);
+
+/* Inject the library. It connects once its thread runs, so not while the process is stopped. 0 and
+ * *out, or -errno with *e. */
+int shim_bring_in(struct engine_shim *m, pid_t pid, struct inside **out, struct err *e);
 
 #endif

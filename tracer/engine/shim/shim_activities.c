@@ -61,7 +61,8 @@ static void hand_over(struct inside *i, const struct shim_activity *a, const cha
 }
 
 /* Copied before it is used, as the process could change it meanwhile. */
-static bool take(struct engine_shim *m, struct inside *i, engine_activity_fn *fn, void *arg)
+static bool take_activity(struct engine_shim *m, struct inside *i, engine_activity_fn *fn,
+			  void *arg)
 {
 	int bad = 0;
 	struct shim_activities *s = &i->share->activities;
@@ -108,7 +109,7 @@ int shim_activities(struct engine *g, engine_activity_fn *fn, void *arg)
 		if (!i->share || i->broken || !i->share->activities.state)
 			continue;
 		remember_threads(i);
-		while (n < ENGINE_AT_ONCE && take(m, i, fn, arg))
+		while (n < ENGINE_AT_ONCE && take_activity(m, i, fn, arg))
 			n++;
 		tell_lost(i, fn, arg);
 	}

@@ -49,7 +49,7 @@ int shim_home_refuse(struct shim_home_why *why, const char *path, int r)
 }
 
 /* Open the folder `path`, without links, from the root on. */
-static int walk(char *path, struct shim_home_why *why)
+static int walk_folders(char *path, struct shim_home_why *why)
 {
 	const int flags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 	int at = open("/", flags), r = 0;
@@ -91,7 +91,7 @@ int shim_home_open(char path[PATH_MAX], struct shim_home_why *why)
 	if (!realpath(path, real))
 		return shim_home_refuse(why, path, -errno);
 	memcpy(path, real, sizeof(real));
-	return walk(path, why);
+	return walk_folders(path, why);
 }
 
 /* Make and open the folder `name` of the folder `in`, which is `path`, and extend `path`. */

@@ -1,13 +1,18 @@
-/* The jumps at the ops of a process that has the library. */
+/* The jumps at the ops of a process that has the library, in libc10, and in libraries that come
+ * when the process has long been traced. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "base/system.h"
 #include "base/text.h"
+#include "symbolizer/code/return_sites.h"
 #include "tracer/engine/shim/internal.h"
 #include "tracer/engine/shim/jumps.h"
 
-uint64_t shim_jumps_handler(const struct shim_jumps *h, uint16_t kind)
+/* The function for a site of that kind (enum site_kind). */
+static uint64_t handler_of(const struct shim_jumps *h, uint16_t kind)
 {
 	switch (kind) {
 	case SITE_ENTRY:
@@ -46,7 +51,7 @@ static bool make_site(const struct engine_shim *m, const struct inside *i,
 		return false;
 	*out = (struct jump_site){
 	    .addr = at,
-	    .handler = shim_jumps_handler(&i->jumps, s->kind),
+	    .handler = handler_of(&i->jumps, s->kind),
 	    .number = s->op,
 	    .len = s->len,
 	    /* without them no other jump is of use */
@@ -57,8 +62,10 @@ static bool make_site(const struct engine_shim *m, const struct inside *i,
 	return true;
 }
 
-bool shim_jumps_far_site(const struct shim_jumps *h, const struct elf_file *f, uint64_t bias,
-			 const struct probe_site *s, struct jump_site *out)
+/* Make a site of another library than libtorch_cpu, which is at `bias`. False: it is no place for a
+ * jump. */
+static bool make_far_site(const struct shim_jumps *h, const struct elf_file *f, uint64_t bias,
+			  const struct probe_site *s, struct jump_site *out)
 {
 	uint64_t at = s->len && s->len <= JUMP_WINDOW_MAX ? elf_address(f, s->offset) : 0;
 	const uint8_t *code = at ? elf_bytes(f, at, s->len) : NULL;
@@ -66,10 +73,9 @@ bool shim_jumps_far_site(const struct shim_jumps *h, const struct elf_file *f, u
 		return false;
 	*out = (struct jump_site){
 	    .addr = at + bias,
-	    .handler = shim_jumps_handler(h, s->kind),
+	    .handler = handler_of(h, s->kind),
 	    .number = s->op,
 	    .len = s->len,
-	    .first = s->kind == SITE_MEMORY, /* as there are few places that reach it */
 	    .relative = s->relative,
 	    .skips_red_zone = s->kind == SITE_EXIT,
 	};
@@ -77,12 +83,23 @@ bool shim_jumps_far_site(const struct shim_jumps *h, const struct elf_file *f, u
 	return true;
 }
 
-static bool make_memory_site(const struct inside *i, const struct probe_site *s,
-			     struct jump_site *out)
+static bool reaches_all(const struct jump_pool *p, const struct jump_site *site, uint32_t n)
 {
-	const struct probe_file *f = &i->file;
-	return shim_jumps_far_site(&i->jumps, f->c10, f->c10_bias, s, out) &&
-	       jump_pool_reaches(&i->jumps.pool, out);
+	for (uint32_t k = 0; k < n; k++)
+		if (!jump_pool_reaches(p, &site[k]))
+			return false;
+	return true;
+}
+
+static const struct jump_pool *reaching(const struct inside *i, const struct jump_site *site,
+					uint32_t n)
+{
+	if (reaches_all(&i->jumps.pool, site, n))
+		return &i->jumps.pool;
+	for (unsigned k = 0; k < i->nnear; k++)
+		if (reaches_all(&i->near[k], site, n))
+			return &i->near[k];
+	return NULL;
 }
 
 /* What of a device's memory is freed is told where it is allocated; for the CPU's there are two
@@ -92,11 +109,11 @@ static void note_memory(const struct engine_shim *m, struct inside *i,
 {
 	unsigned written = 0;
 	for (uint32_t k = 0; k < n; k++)
-		if (of[k]->kind == SITE_MEMORY && jumps_state(m->jumps, k) == JUMP_WRITTEN)
+		if (jumps_state(m->jumps, k) == JUMP_WRITTEN)
 			written |= 1U << of[k]->op;
 	const unsigned cpu = 1U << SHIM_MEMORY_NEW | 1U << SHIM_MEMORY_DELETE;
 	i->share->memory = (written & cpu) == cpu || written & 1U << SHIM_MEMORY_REPORT;
-	i->no_memory = i->file.memory && (written & cpu) != cpu;
+	i->no_memory = (written & cpu) != cpu;
 }
 
 static int by_address(const void *a, const void *b)
@@ -164,19 +181,32 @@ static void say_foreign(struct engine_shim *m, pid_t pid, uint32_t n)
 		 "end what has probes or breakpoints in it, or use --engine bpf");
 }
 
-/* Those for memory are judged by note_memory. */
-static void say_no_room(struct engine_shim *m, pid_t pid, const struct probe_site *const *of,
-			uint32_t n)
+static void say_no_room(struct engine_shim *m, pid_t pid, uint32_t none, uint32_t n)
 {
-	uint32_t none = 0;
-	for (uint32_t k = 0; k < n; k++)
-		none += of[k]->kind != SITE_MEMORY && jumps_state(m->jumps, k) == JUMP_NO_ROOM;
 	if (!none || m->engine.trouble.code)
 		return;
 	err_set(&m->engine.trouble, -ENOSPC,
 		"too little memory is free within 2 GiB of libtorch_cpu for %u of %u jumps into "
 		"process %d; ops there are observed instead, which may cost twice as much",
 		none, n, pid);
+}
+
+/* Those that tell what is done with memory, in libc10. */
+static void write_memory(struct engine_shim *m, struct inside *i)
+{
+	const struct probe_file *f = &i->file;
+	struct jump_site site[SHIM_MEMORIES];
+	const struct probe_site *of[SHIM_MEMORIES];
+	struct jumps_done done = {0};
+	uint32_t n = 0;
+	for (unsigned k = 0; k < SHIM_MEMORIES; k++)
+		if (make_far_site(&i->jumps, f->c10, f->c10_bias, &f->memory[k], &site[n]))
+			of[n++] = &f->memory[k];
+	const struct jump_pool *pool = n ? reaching(i, site, n) : NULL;
+	if (!pool || jumps_add(m->jumps, i->pid, pool, site, n, &done, NULL))
+		n = 0;
+	note_memory(m, i, of, n);
+	say_foreign(m, i->pid, done.foreign);
 }
 
 static int write_jumps(struct engine_shim *m, struct inside *i, struct jump_site *sites,
@@ -189,15 +219,11 @@ static int write_jumps(struct engine_shim *m, struct inside *i, struct jump_site
 		for (size_t k = 0; files[f]->elf && k < files[f]->nsites; k++)
 			if (make_site(m, i, files[f], &files[f]->sites[k], &sites[n]))
 				of[n++] = &files[f]->sites[k];
-	for (unsigned k = 0; i->file.memory && k < SHIM_MEMORIES; k++)
-		if (make_memory_site(i, &i->file.memory[k], &sites[n]))
-			of[n++] = &i->file.memory[k];
 	int r = n ? jumps_add(m->jumps, i->pid, &i->jumps.pool, sites, n, &done, e) : 0;
 	if (!r && n) {
 		note_written(m, i, of, n);
-		note_memory(m, i, of, n);
 		say_foreign(m, i->pid, done.foreign);
-		say_no_room(m, i->pid, of, n);
+		say_no_room(m, i->pid, done.no_room, n);
 	}
 	return r;
 }
@@ -212,15 +238,68 @@ static int no_memory(struct err *e, const struct jumps *helper)
 
 int shim_jumps_write(struct engine_shim *m, struct inside *i, struct err *e)
 {
-	const size_t most = i->file.elf ? i->file.nsites + i->beside.nsites + SHIM_MEMORIES : 0;
+	const size_t most = i->file.elf ? i->file.nsites + i->beside.nsites : 0;
 	if (!most)
 		return 0;
 	if (!m->jumps || !i->jumps.pool.n)
 		return no_memory(e, m->jumps);
 	struct jump_site *sites = malloc(most * sizeof(*sites));
 	const struct probe_site **of = malloc(most * sizeof(const struct probe_site *));
+	/* First, as there may be room for few. */
+	if (i->file.memory)
+		write_memory(m, i);
 	int r = sites && of ? write_jumps(m, i, sites, of, e) : err_set(e, -ENOMEM, "no memory");
 	free(of);
 	free(sites);
+	return r;
+}
+
+/* Have the library map memory there, and wait for it, up to a limit. */
+static void ask_for_memory(struct inside *i, uint64_t low, uint64_t high)
+{
+	enum { PATIENCE_MS = 10 * SHIM_LOOK_MS, TURN_MS = 2 };
+	const struct timespec turn = {.tv_nsec = TURN_MS * 1000 * 1000};
+	struct shim_near *near = &i->share->near;
+	near->low = low;
+	near->high = high;
+	const uint32_t number = ++near->asked;
+	for (int ms = 0; near->told != number && ms < PATIENCE_MS; ms += TURN_MS)
+		nanosleep(&turn, NULL);
+	if (near->told != number)
+		return;
+	const uint64_t n = near->n;
+	i->nnear = n < SHIM_NEAR ? (unsigned)n : SHIM_NEAR;
+	memcpy(i->near, near->pool, i->nnear * sizeof(*i->near));
+}
+
+static int write_late(struct engine_shim *m, struct inside *i, const struct jump_site *site,
+		      uint32_t n, struct err *e)
+{
+	struct jumps_done done;
+	const uint64_t low = site[0].addr, high = site[n - 1].addr + site[n - 1].len;
+	const struct jump_pool *pool = reaching(i, site, n);
+	if (!pool)
+		ask_for_memory(i, low < high ? low : high, low < high ? high : low);
+	pool = pool ? pool : reaching(i, site, n);
+	if (!pool)
+		return -ENOSPC;
+	int r = jumps_add(m->jumps, i->pid, pool, site, n, &done, e);
+	return r ? r : done.written == n ? 0 : done.no_room ? -ENOSPC : -EBUSY;
+}
+
+int shim_jumps_late(struct engine_shim *m, struct inside *i, const struct probe_file *file,
+		    struct err *e)
+{
+	struct jump_site site[1 + EXITS_MAX];
+	if (!m->jumps || !i->jumps.pool.n)
+		return -ECHILD;
+	if (!file->nsites || file->nsites > 1 + EXITS_MAX)
+		return -ENOTSUP;
+	for (uint32_t n = 0; n < file->nsites; n++)
+		if (!make_far_site(&i->jumps, file->elf, file->bias, &file->sites[n], &site[n]))
+			return -ENOTSUP;
+	int r = write_late(m, i, site, (uint32_t)file->nsites, e);
+	if (!r)
+		i->share->jumped[file->sites[0].op] = 1;
 	return r;
 }

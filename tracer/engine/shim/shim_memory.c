@@ -67,8 +67,8 @@ static void hand_over(struct inside *i, unsigned slot, const struct shim_memory_
 }
 
 /* Copied before it is used, as the process could change it meanwhile. */
-static bool take(struct engine_shim *m, struct inside *i, unsigned slot, engine_activity_fn *fn,
-		 void *arg)
+static bool take_memory_record(struct engine_shim *m, struct inside *i, unsigned slot,
+			       engine_activity_fn *fn, void *arg)
 {
 	struct chunks *c = &i->share->thread[slot].memory;
 	const struct hit *h = chunks_next(c, i->share->memory_ring[slot], NULL);
@@ -112,7 +112,8 @@ int shim_memory(struct engine_shim *m, struct inside *i, engine_activity_fn *fn,
 	heads.n = shim_nthreads(i->share);
 	for (unsigned k = 0; k < heads.n; k++)
 		heads.at[k] = i->share->thread[k].memory.ring.head;
-	while (n < ENGINE_AT_ONCE && oldest(m, i, &heads, &slot) && take(m, i, slot, fn, arg))
+	while (n < ENGINE_AT_ONCE && oldest(m, i, &heads, &slot) &&
+	       take_memory_record(m, i, slot, fn, arg))
 		n++;
 	tell_lost(i, fn, arg);
 	return n;

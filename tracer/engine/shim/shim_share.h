@@ -59,7 +59,8 @@ struct jump_pool {
 	} part[JUMP_PARTS];
 };
 
-/* Pools near other libraries, which may be too far from libtorch_cpu. To have one near the
+/* Pools near other libraries, which may be too far from libtorch_cpu: that of libc10 is made with
+ * the first. To have one near the
  * addresses low to high ditrace increments `asked`; the library's thread makes it, unless one of
  * them is, and sets `told` to that. They never go, and keep their order: a window has its stub in
  * the first that is near. */
@@ -72,7 +73,7 @@ struct shim_near {
 	struct jump_pool pool[SHIM_NEAR];
 };
 
-/* Where jumps may lead, as addresses in the process: the pool, near libtorch_cpu and libc10, and
+/* Where jumps may lead, as addresses in the process: the pool near libtorch_cpu, and
  * the functions that stubs call (tracer/engine/shim/jumps.h). */
 struct shim_jumps {
 	struct jump_pool pool;

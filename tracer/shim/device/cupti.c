@@ -184,7 +184,7 @@ static bool is_one_of(const struct calls *c, size_t n, uint32_t call)
 
 #define IS_ONE_OF(list, call) is_one_of(list, sizeof(list) / sizeof((list)[0]), call)
 
-static void take(const uint8_t *r)
+static void take_record(const uint8_t *r)
 {
 	switch (word(r, 0)) {
 	case KIND_KERNEL:
@@ -237,7 +237,7 @@ static void complete(void *context, uint32_t stream, uint8_t *buffer, size_t siz
 		pthread_mutex_lock(&completing);
 		now = monotonic();
 		while (valid && !cupti.next(buffer, valid, &record))
-			take(record);
+			take_record(record);
 		if (!cupti.dropped(context, stream, &dropped) && dropped)
 			activities_lose(dropped);
 		pthread_mutex_unlock(&completing);

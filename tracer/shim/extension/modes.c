@@ -152,7 +152,7 @@ static object *modes_keep(object *self, object *fd)
 static object *fill(object *self, object *into)
 {
 	(void)self;
-	return modes_call_fill(into) ? python_none() : NULL;
+	return modes_functions_fill(into) ? python_none() : NULL;
 }
 
 static bool fill_module(void)

@@ -63,9 +63,28 @@ bool modes_is_mode(const object *o);
 /* modes_call.c: the mode. PyTorch calls it for each function; the function's plan is looked up, and
  * the call passed on unless something is to be changed. */
 
+/* Before the rest: forget what a ditrace before has left. False: Python's error is set. */
+bool modes_call_begin(void);
+
+/* made(base, is_aten, types.MethodType), METH_VARARGS: the mode, an instance of a new class with
+ * that base. ready(push, pop), METH_VARARGS: look up the objects of Python that are used.
+ * watch(fd), METH_O: map struct modes_control, which ditrace writes; False if the memory is
+ * another. */
+object *modes_made(object *self, object *args);
+object *modes_look_up(object *self, object *args);
+object *modes_watch(object *self, object *number);
+
+/* METH_NOARGS: refresh(): take over the present rules. is_inside(): the calls of the mode that are
+ * open. is_busy(): whether calls of this thread are to be passed on for now. */
+object *modes_refresh(object *self, object *unused);
+object *modes_is_inside(object *self, object *unused);
+object *modes_is_busy(object *self, object *unused);
+
+/* modes_functions.c */
+
 /* Put the functions of the library that modes/ calls into that dict. False: Python's error is set.
  */
-bool modes_call_fill(object *module);
+bool modes_functions_fill(object *module);
 
 /* Set a name of `module`; steals the reference to `value`. False: it is NULL, or an error. */
 bool modes_set(object *module, const char *name, object *value);

@@ -3,7 +3,6 @@
 
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "tracer/engine/shim/shim_share.h"
 #include "tracer/shim/extension/modes_args.h"
@@ -23,6 +22,7 @@ static struct {
 } own;
 
 static const struct modes_control *control;
+
 static uint32_t generation;
 
 /* The arguments of one call of the mode; borrowed except args. */
@@ -95,6 +95,7 @@ enum { BODIES_MAX = 16 };
 /* Functions written in Python whose bodies this thread is running. Only compared: with greenlets,
  * it may be another's. */
 static __thread object *bodies[BODIES_MAX];
+
 static __thread unsigned nbodies;
 
 /* A body may ask for its own function again, through a function that has the question of its own:
@@ -240,7 +241,7 @@ static object *get_attribute(object *mode, object *name)
 	return py.PyObject_GenericGetAttr(mode, name);
 }
 
-static bool make(struct kind *k, struct method *method, object *base, object *bound)
+static bool make_mode(struct kind *k, struct method *method, object *base, object *bound)
 {
 	static struct type_slot slots[] = {{TP_GETATTRO, NULL}, {0, NULL}};
 	static struct type_spec spec = {"ditrace_modes.Mode", 0, 0, 0, slots};
@@ -262,88 +263,26 @@ static bool make(struct kind *k, struct method *method, object *base, object *bo
 	return k->mode;
 }
 
-/* made(base, is_aten, types.MethodType): the mode, an instance of a new class with that base. */
-static object *made(object *self, object *args)
+object *modes_made(object *self, object *args)
 {
 	static struct method methods[2] = {{NULL, NULL, METH_VARARGS | METH_KEYWORDS, NULL},
 					   {NULL, NULL, METH_VARARGS | METH_KEYWORDS, NULL}};
 	int i = py.PyObject_IsTrue(py.PyTuple_GetItem(args, 1)) == 1;
 	(void)self;
-	if (!kinds[i].mode &&
-	    !make(&kinds[i], &methods[i], py.PyTuple_GetItem(args, 0), py.PyTuple_GetItem(args, 2)))
+	if (!kinds[i].mode && !make_mode(&kinds[i], &methods[i], py.PyTuple_GetItem(args, 0),
+					 py.PyTuple_GetItem(args, 2)))
 		return NULL;
 	own.mode = kinds[i].mode;
 	return python_kept(own.mode);
 }
 
-static object *is_out(object *self, object *arg)
-{
-	(void)self, (void)arg;
-	return py.PyBool_FromLong(modes_out);
-}
-
-static object *end(object *self, object *arg)
-{
-	(void)self, (void)arg;
-	modes_out = true;
-	return python_none();
-}
-
-/* enter(): this thread works for ditrace until leave(), which gets what enter() returned. */
-static object *enter(object *self, object *arg)
-{
-	(void)self, (void)arg;
-	return py.PyBool_FromLong(modes_work_begins());
-}
-
-static object *leave(object *self, object *was)
-{
-	(void)self;
-	modes_work_ends(was == py._Py_TrueStruct);
-	return python_none();
-}
-
-/* program_call(func, args, kwargs): modes_own_call */
-static object *program_call(object *self, object *args)
-{
-	(void)self;
-	return modes_own_call(py.PyTuple_GetItem(args, 0), py.PyTuple_GetItem(args, 1),
-			      py.PyTuple_GetItem(args, 2));
-}
-
-static object *lacks_memory(object *self, object *tensor)
-{
-	(void)self;
-	return python_kept(numbers_lack_memory(tensor) ? py._Py_TrueStruct : py._Py_FalseStruct);
-}
-
-static object *is_busy(object *self, object *arg)
+object *modes_is_busy(object *self, object *arg)
 {
 	(void)self, (void)arg;
 	return py.PyBool_FromLong(is_resting());
 }
 
-/* pause_busy(): what follows is the program's own code again; returns what resume_busy() takes. */
-static object *pause_busy(object *self, object *arg)
-{
-	object *was = py.PyLong_FromLong(modes_busy);
-	(void)self, (void)arg;
-	if (was)
-		modes_busy = 0;
-	own_work(false);
-	return was;
-}
-
-static object *resume_busy(object *self, object *was)
-{
-	(void)self;
-	modes_busy = (int)py.PyLong_AsLong(was);
-	own_work(modes_busy);
-	return python_none();
-}
-
-/* refresh(): take over the present rules. */
-static object *refresh(object *self, object *arg)
+object *modes_refresh(object *self, object *arg)
 {
 	(void)self, (void)arg;
 	if (control && control->generation != generation)
@@ -351,26 +290,13 @@ static object *refresh(object *self, object *arg)
 	return python_none();
 }
 
-static object *is_inside(object *self, object *arg)
+object *modes_is_inside(object *self, object *arg)
 {
 	(void)self, (void)arg;
 	return py.PyBool_FromLong(inside);
 }
 
-/* forget(), in the child of a fork: reset all counts; the next ones are reported at once. */
-static object *forget(object *self, object *arg)
-{
-	(void)self, (void)arg;
-	modes_counts_forget();
-	budget_forget();
-	modes_threads_forget();
-	lines_forget();
-	own_work_forked();
-	return python_none();
-}
-
-/* watch(fd): map struct modes_control, which ditrace writes; False if the memory is another. */
-static object *watch(object *self, object *number)
+object *modes_watch(object *self, object *number)
 {
 	(void)self;
 	int fd = (int)py.PyLong_AsLong(number);
@@ -386,29 +312,7 @@ static object *watch(object *self, object *number)
 	return py.PyBool_FromLong(p != MAP_FAILED);
 }
 
-/* stands_still(fd): answer_is_stopped */
-static object *stands_still(object *self, object *fd)
-{
-	(void)self;
-	return py.PyBool_FromLong(answer_is_stopped((int)py.PyLong_AsLong(fd)));
-}
-
-/* is_trusted(fd): answer_is_trusted */
-static object *is_trusted(object *self, object *fd)
-{
-	(void)self;
-	return py.PyBool_FromLong(answer_is_trusted((int)py.PyLong_AsLong(fd), NULL));
-}
-
-bool modes_set(object *module, const char *name, object *value)
-{
-	bool good = value && !py.PyDict_SetItemString(module, name, value);
-	python_drop(value);
-	return good;
-}
-
-/* ready(push, pop): look up the objects of Python that are used here. */
-static object *ready(object *self, object *args)
+object *modes_look_up(object *self, object *args)
 {
 	const struct modes_wanted names[] = {{&own.plan_of, "mode.plan_of"},
 					     {&own.look_again, "session.look_again"},
@@ -430,52 +334,8 @@ static object *ready(object *self, object *args)
 	return NULL;
 }
 
-bool modes_call_fill(object *module)
+bool modes_call_begin(void)
 {
-	static struct method methods[] = {
-	    {"made", made, METH_VARARGS, NULL},
-	    {"is_out", is_out, METH_NOARGS, NULL},
-	    {"end", end, METH_NOARGS, NULL},
-	    {"enter", enter, METH_NOARGS, NULL},
-	    {"leave", leave, METH_O, NULL},
-	    {"program_call", program_call, METH_VARARGS, NULL},
-	    {"is_busy", is_busy, METH_NOARGS, NULL},
-	    {"pause_busy", pause_busy, METH_NOARGS, NULL},
-	    {"resume_busy", resume_busy, METH_O, NULL},
-	    {"refresh", refresh, METH_NOARGS, NULL},
-	    {"is_inside", is_inside, METH_NOARGS, NULL},
-	    {"count", modes_count, METH_O, NULL},
-	    {"statistics", modes_measure, METH_O, NULL},
-	    {"judged", modes_judged, METH_VARARGS, NULL},
-	    {"surely_right", modes_surely_right, METH_VARARGS, NULL},
-	    {"perturbed", modes_perturbed, METH_VARARGS, NULL},
-	    {"probed", modes_probed, METH_VARARGS, NULL},
-	    {"extent", modes_extent, METH_O, NULL},
-	    {"budget", modes_budget, METH_O, NULL},
-	    {"takes", modes_takes, METH_O, NULL},
-	    {"number_taken", modes_budget_number, METH_NOARGS, NULL},
-	    {"spend", modes_spend, METH_VARARGS, NULL},
-	    {"backward_comes", modes_comes, METH_O, NULL},
-	    {"backward_came", modes_came, METH_VARARGS, NULL},
-	    {"spent", modes_spent, METH_NOARGS, NULL},
-	    {"lacks_memory", lacks_memory, METH_O, NULL},
-	    {"tensors_in", modes_tensors_in, METH_VARARGS, NULL},
-	    {"changed", modes_changed, METH_VARARGS, NULL},
-	    {"call_number", modes_call_number, METH_NOARGS, NULL},
-	    {"place", modes_place, METH_VARARGS, NULL},
-	    {"fallback", modes_fallback, METH_VARARGS, NULL},
-	    {"cast", modes_cast, METH_VARARGS, NULL},
-	    {"compare", modes_compare, METH_VARARGS, NULL},
-	    {"settled_calls", modes_settled, METH_NOARGS, NULL},
-	    {"forget", forget, METH_NOARGS, NULL},
-	    {"counts", modes_counts, METH_NOARGS, NULL},
-	    {"threads", modes_threads, METH_NOARGS, NULL},
-	    {"no_more_threads", modes_threads_end, METH_NOARGS, NULL},
-	    {"watch", watch, METH_O, NULL},
-	    {"is_trusted", is_trusted, METH_O, NULL},
-	    {"stands_still", stands_still, METH_O, NULL},
-	    {"ready", ready, METH_VARARGS, NULL},
-	};
 	object **asked[] = {&own.plan_of, &own.look_again, &own.leave_thread};
 	for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++) {
 		python_drop(*asked[i]); /* of a ditrace before */
@@ -486,9 +346,5 @@ bool modes_call_fill(object *module)
 	budget_forget();
 	modes_threads_forget();
 	own.plans = py.PyDict_New();
-	bool good = own.plans && modes_counts_begin();
-	for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++)
-		good = good && modes_set(module, methods[i].name,
-					 py.PyCFunction_NewEx(&methods[i], NULL, NULL));
-	return good;
+	return own.plans && modes_counts_begin();
 }

@@ -26,10 +26,13 @@ void __jit_debug_register_code(void)
 	__asm__ volatile("" ::: "memory");
 }
 
-static struct code_entry entries[JUMP_PARTS];
-static struct stub_image images[JUMP_PARTS];
+enum { PARTS_MOST = 2 * JUMP_PARTS };
 
-static void tell(uint32_t action, struct code_entry *of)
+static struct code_entry entries[PARTS_MOST];
+static struct stub_image images[PARTS_MOST];
+static unsigned nshown;
+
+static void tell_debugger(uint32_t action, struct code_entry *of)
 {
 	__jit_debug_descriptor.action = action;
 	__jit_debug_descriptor.relevant = of;
@@ -39,16 +42,15 @@ static void tell(uint32_t action, struct code_entry *of)
 
 void debugger_show(const struct jump_pool *pool)
 {
-	debugger_hide();
-	for (uint64_t i = 0; i < pool->n; i++) {
-		struct code_entry *e = &entries[i], *first = __jit_debug_descriptor.first;
-		stub_image_make(&images[i], pool->part[i].addr - STUB_IMAGE,
+	for (uint64_t i = 0; i < pool->n && nshown < PARTS_MOST; i++, nshown++) {
+		struct code_entry *e = &entries[nshown], *first = __jit_debug_descriptor.first;
+		stub_image_make(&images[nshown], pool->part[i].addr - STUB_IMAGE,
 				pool->part[i].len + STUB_IMAGE);
-		*e = (struct code_entry){first, NULL, &images[i], sizeof(images[i])};
+		*e = (struct code_entry){first, NULL, &images[nshown], sizeof(images[nshown])};
 		if (first)
 			first->prev = e;
 		__jit_debug_descriptor.first = e;
-		tell(REGISTER, e);
+		tell_debugger(REGISTER, e);
 	}
 }
 
@@ -58,6 +60,7 @@ void debugger_hide(void)
 		__jit_debug_descriptor.first = e->next;
 		if (e->next)
 			e->next->prev = NULL;
-		tell(UNREGISTER, e);
+		tell_debugger(UNREGISTER, e);
 	}
+	nshown = 0;
 }

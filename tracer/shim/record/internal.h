@@ -266,8 +266,8 @@ void jumps_are_adding(bool own);
  * /proc/PID/maps, to be read to its end. Others may map something there meanwhile. */
 struct jump_pool jump_places(int maps, uint64_t low, uint64_t high, uint64_t len);
 
-/* debugger.c: have gdb know how to step from stubs in that pool to the functions with the jumps,
- * and no longer. */
+/* debugger.c: have gdb know how to step from stubs in that pool, too, to the functions with the
+ * jumps; and no longer, of all pools. */
 void debugger_show(const struct jump_pool *pool);
 void debugger_hide(void);
 

@@ -13,8 +13,8 @@
 #include "tracer/shim/record/internal.h"
 #include "tracer/shim/shim.h"
 
-/* Bytes: for all jumps; for the few in libc10; near another library. */
-enum { POOL = STUB_IMAGE_MOST, POOL_C10 = 16 << 10, NEAR = 256 << 10 };
+/* Bytes: for all jumps in libtorch_cpu; near another library. */
+enum { POOL = STUB_IMAGE_MOST, NEAR = 256 << 10 };
 
 static struct shim_jumps jumps;
 
@@ -121,30 +121,6 @@ static const struct link_map *c10_of(void *torch)
 	return f && dladdr1(f, &i, (void **)&l, RTLD_DL_LINKMAP) ? l : NULL;
 }
 
-struct shim_jumps jump_memory(void *torch)
-{
-	if (jumps.pool.n || !saved_call_prepare())
-		return jumps;
-	map_near(extent_of(torch), POOL, JUMP_PARTS - 1, &jumps.pool);
-	/* CUDA's libraries may be between the two. */
-	const struct link_map *c10 = jumps.pool.n ? c10_of(torch) : NULL;
-	if (c10)
-		map_near(extent_of(c10), POOL_C10, 1, &jumps.pool);
-	if (jumps.pool.n)
-		jump_handlers(&jumps);
-	return jumps;
-}
-
-void jump_memory_show(void)
-{
-	debugger_show(&jumps.pool);
-}
-
-void jump_memory_hide(void)
-{
-	debugger_hide();
-}
-
 /* Whether a jump of the pool reaches all of that, and the other way, with some room to spare. */
 static bool is_near(const struct jump_pool *p, const struct extent *x)
 {
@@ -156,6 +132,47 @@ static bool is_near(const struct jump_pool *p, const struct extent *x)
 			return false;
 	}
 	return p->n;
+}
+
+/* Have memory near there, unless there is. */
+static void near_make(const struct extent *x)
+{
+	unsigned k = 0;
+	while (k < nnear && !is_near(&near[k], x))
+		k++;
+	if (k < nnear || nnear == SHIM_NEAR)
+		return;
+	near[nnear].n = 0;
+	map_near(*x, NEAR, JUMP_PARTS, &near[nnear]);
+	nnear += is_near(&near[nnear], x);
+}
+
+struct shim_jumps jump_memory(void *torch)
+{
+	if (jumps.pool.n || !saved_call_prepare())
+		return jumps;
+	map_near(extent_of(torch), POOL, JUMP_PARTS, &jumps.pool);
+	/* CUDA's libraries may be between the two. */
+	const struct link_map *c10 = jumps.pool.n ? c10_of(torch) : NULL;
+	const struct extent x = c10 ? extent_of(c10) : (struct extent){0};
+	if (c10 && !is_near(&jumps.pool, &x))
+		near_make(&x);
+	if (jumps.pool.n)
+		jump_handlers(&jumps);
+	return jumps;
+}
+
+void jump_memory_show(void)
+{
+	debugger_hide();
+	debugger_show(&jumps.pool);
+	for (unsigned k = 0; k < nnear; k++)
+		debugger_show(&near[k]);
+}
+
+void jump_memory_hide(void)
+{
+	debugger_hide();
 }
 
 unsigned jump_memory_near(struct jump_pool out[SHIM_NEAR])
@@ -171,13 +188,7 @@ void jump_memory_look(void)
 	if (!s || number == s->near.told)
 		return;
 	const struct extent x = {.low = s->near.low, .high = s->near.high};
-	unsigned k = 0;
-	while (k < nnear && !is_near(&near[k], &x))
-		k++;
-	if (k == nnear && nnear < SHIM_NEAR) {
-		map_near(x, NEAR, JUMP_PARTS, &near[nnear]);
-		nnear += is_near(&near[nnear], &x);
-	}
+	near_make(&x);
 	s->near.n = jump_memory_near(s->near.pool);
 	s->near.told = number;
 }

@@ -92,7 +92,7 @@ static const struct {
      false},
 };
 
-static void check(size_t k)
+static void check_case(size_t k)
 {
 	struct arch_insn i = {.base = ARCH_NOREG};
 	assert_int_equal(evex_decode(cases[k].code, cases[k].len, &i), 0);
@@ -111,28 +111,24 @@ static void test_instructions(void **state)
 	(void)state;
 	for (size_t k = 0; k < sizeof(cases) / sizeof(cases[0]); k++) {
 		print_message("%s\n", cases[k].what);
-		check(k);
+		check_case(k);
 	}
 }
 
 /* With the bits that AVX-512 leaves fixed otherwise it is another's. */
 static void test_foreign(void **state)
 {
+	static const struct {
+		uint8_t at, keep, set; /* the byte; its bits that stay; those that are set */
+	} changes[] = {{1, 0xff, 8}, {2, 0xfb, 0}, {1, 0xf8, 4}, {0, 0, 0x90}};
 	struct arch_insn i;
-	uint8_t code[6];
 	(void)state;
-	memcpy(code, cases[0].code, sizeof(code));
-	code[1] |= 8;
-	assert_int_equal(evex_decode(code, sizeof(code), &i), -EILSEQ);
-	memcpy(code, cases[0].code, sizeof(code));
-	code[2] &= (uint8_t)~4;
-	assert_int_equal(evex_decode(code, sizeof(code), &i), -EILSEQ);
-	memcpy(code, cases[0].code, sizeof(code));
-	code[1] = (uint8_t)((code[1] & ~7) | 4);
-	assert_int_equal(evex_decode(code, sizeof(code), &i), -EILSEQ);
-	memcpy(code, cases[0].code, sizeof(code));
-	code[0] = 0x90;
-	assert_int_equal(evex_decode(code, sizeof(code), &i), -EILSEQ);
+	for (size_t k = 0; k < sizeof(changes) / sizeof(changes[0]); k++) {
+		uint8_t code[6];
+		memcpy(code, cases[0].code, sizeof(code));
+		code[changes[k].at] = (code[changes[k].at] & changes[k].keep) | changes[k].set;
+		assert_int_equal(evex_decode(code, sizeof(code), &i), -EILSEQ);
+	}
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-#include "symbolizer/ops/kernels.h"
+#include "symbolizer/ops/ops.h"
 #include "tests/unit/unit.h"
 
 #define KEY "ccnkdeligdz4av33gqayvy5uzj47brzq3syzach5cgxtu7q2keh6"

@@ -1,7 +1,7 @@
 
 #include "tests/unit/unit.h"
 
-#include "symbolizer/torch/node_map.h"
+#include "symbolizer/torch/layout.h"
 
 enum { MANY = 2000000, BYTES_MAX = 36 << 20 };
 

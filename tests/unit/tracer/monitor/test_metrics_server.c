@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "tracer/monitor/prometheus.h"
+#include "tracer/monitor/monitor.h"
 
 static int write_text(void *arg, FILE *f)
 {

@@ -1,6 +1,6 @@
 #include "tests/unit/unit.h"
 
-#include "tracer/stack/progress.h"
+#include "tracer/stack/hang.h"
 
 static void test_usual(void **state)
 {

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "symbolizer/code/arch_x86_64.h"
-#include "tracer/engine/ptrace/emulate_x86_64.h"
+#include "tracer/engine/ptrace/internal.h"
 
 enum { ROUNDS = 24, FLAGS = 0x8d5, CODE_AT = 0x800 };
 

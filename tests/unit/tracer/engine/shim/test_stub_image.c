@@ -99,6 +99,7 @@ static void test_told(void **state)
 	(void)state;
 	assert_null(__jit_debug_descriptor.first);
 	for (unsigned i = 0; i < 2; i++) {
+		debugger_hide();
 		debugger_show(&pool);
 		const struct code_entry *e = __jit_debug_descriptor.first;
 		const struct stub_image *image = e->next->file;

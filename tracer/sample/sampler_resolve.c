@@ -1,0 +1,260 @@
+/* What a sample means: its native stack, its Python frames, its op. */
+#define _GNU_SOURCE
+#include "tracer/sample/internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/system.h"
+#include "symbolizer/python/python.h"
+#include "symbolizer/target/maps.h"
+
+/* The stack bytes of a sample, for unwinding. */
+struct sample_mem {
+	struct mem mem; /* first */
+	uint64_t start;
+	size_t len;
+	const uint8_t *bytes;
+};
+
+static int read_sample(const struct mem *m, uint64_t addr, void *buf, size_t len)
+{
+	const struct sample_mem *s = (const struct sample_mem *)m;
+	if (addr < s->start || addr - s->start > s->len || len > s->len - (addr - s->start))
+		return -EFAULT;
+	memcpy(buf, s->bytes + (addr - s->start), len);
+	return 0;
+}
+
+struct unwound {
+	struct native_place places[SAMPLED_FRAMES];
+	struct native_frame frames[SAMPLED_FRAMES];
+	const uint8_t *builds[SAMPLED_FRAMES];
+	size_t nbuilds[SAMPLED_FRAMES];
+	unsigned n;
+	bool whole;
+	size_t len; /* stack bytes that were used */
+};
+
+static void name_frames(struct sampler_process *p, struct native_symbols *symbols,
+			struct unwound *u)
+{
+	for (unsigned i = 0; i < u->n; i++)
+		native_symbols_find(symbols, p->files, &p->known.maps, u->places[i].pc,
+				    &u->frames[i], &u->builds[i], &u->nbuilds[i]);
+}
+
+static bool function_bounds(void *arg, uint64_t pc, uint64_t *start, uint64_t *size)
+{
+	const struct symbols_of_process *b = arg;
+	return native_symbols_bounds(b->symbols, b->p->files, &b->p->known.maps, pc, start, size);
+}
+
+static void walk_sample(struct sampler_process *p, const struct taken_sample *t, size_t len,
+			struct native_symbols *symbols, struct unwound *u)
+{
+	const struct perf_sample *s = &t->sample;
+	const struct sample_mem mem = {
+	    .mem = {.read = read_sample}, .start = s->regs[ARCH_SP], .len = len, .bytes = t->then};
+	struct symbols_of_process bounds = {p, symbols};
+	const struct native_thread thread = {.tid = s->tid,
+					     .regs = s->regs,
+					     .mem = &mem.mem,
+					     .bounds = function_bounds,
+					     .arg = &bounds};
+	int n =
+	    native_stacks_places(p->natives, &thread, u->places, SAMPLED_FRAMES, &u->whole, NULL);
+	u->n = n > 0 ? (unsigned)n : 0;
+	name_frames(p, symbols, u);
+}
+
+/* Whether the last frame reached in the sample was still the same when the rest was read: its
+ * callee's return address and its own first words. */
+static bool stands_still(const struct taken_sample *t, const struct unwound *u)
+{
+	enum { FIRST = 64 };
+	uint64_t start = t->sample.regs[ARCH_SP];
+	uint64_t from = u->n > 1 ? u->places[u->n - 1].sp - 8 : start, to = from + FIRST;
+	return u->n && from >= start && to > from && to - start <= t->sample.len &&
+	       to - start <= t->now_len &&
+	       !memcmp(t->then + (from - start), t->now + (from - start), to - from);
+}
+
+/* If the sample has too little of the stack, continue in what was read afterwards. */
+static void walk_further(struct sampler_process *p, struct taken_sample *t,
+			 struct native_symbols *symbols, struct unwound *u)
+{
+	static const size_t least = 1024;
+	size_t len = t->sample.len;
+	if (u->whole || t->now_len <= len || len < least || !stands_still(t, u))
+		return;
+	memcpy(t->then + len, t->now + len, t->now_len - len);
+	u->len = t->now_len;
+	walk_sample(p, t, u->len, symbols, u);
+}
+
+static void unwind(struct sampler_process *p, struct taken_sample *t,
+		   struct native_symbols *symbols, struct unwound *u)
+{
+	for (unsigned tries = 0; tries < 2; tries++) {
+		if (!p->natives)
+			sampler_process_open_natives(p, symbols);
+		if (!p->natives)
+			return;
+		u->len = t->sample.len;
+		walk_sample(p, t, u->len, symbols, u);
+		walk_further(p, t, symbols, u);
+		if (u->whole || !p->mapped)
+			return;
+		sampler_process_open_natives(p, symbols);
+	}
+}
+
+static bool is_interpreter(const struct native_frame *f)
+{
+	static const char name[] = "_PyEval_EvalFrameDefault";
+	return f->symbol && !strncmp(f->symbol, name, sizeof(name) - 1);
+}
+
+static enum sample_python check_python(struct sampler_process *p, struct taken_sample *t,
+				       const struct unwound *u)
+{
+	struct sample_check c = {.regs = t->sample.regs,
+				 .stack = {.start = t->sample.regs[ARCH_SP],
+					   .len = u->len,
+					   .then = t->then,
+					   .now = t->now_len >= u->len ? t->now : NULL},
+				 .places = u->places,
+				 .nplaces = u->n,
+				 .interpreter = -1,
+				 .whole = u->whole,
+				 .at_once = t->at_once,
+				 .walk = python_walk(p->py),
+				 .top = &t->top,
+				 .pairs = t->pairs,
+				 .n = t->npairs,
+				 .code_start = t->code_start,
+				 .code_end = t->code_end};
+	for (unsigned i = 0; i < u->n; i++) {
+		if (!is_interpreter(&u->frames[i]))
+			continue;
+		if (c.interpreter < 0)
+			c.interpreter = (int)i;
+		c.interpreters++;
+	}
+	return sample_check(&c);
+}
+
+static const struct py_stack *with_module(struct sampler_process *p, const struct taken_sample *t)
+{
+	uint64_t frames[SAMPLED_PYTHON][3];
+	for (int i = 0; i < t->npairs; i++) {
+		memcpy(frames[i], t->pairs[i], sizeof(t->pairs[i]));
+		frames[i][2] = t->locals[i];
+	}
+	return py_stack_intern_at(p->py, (const uint64_t(*)[3])frames, (size_t)t->npairs, t->cut,
+				  t->sample.time);
+}
+
+static void put_python(struct sampler_process *p, struct taken_sample *t, const struct unwound *u,
+		       struct sample *out)
+{
+	if (!t->python_known || !p->py)
+		return;
+	enum sample_python how = check_python(p, t, u);
+	out->mismatched = how == SAMPLE_MOVED;
+	if (how != SAMPLE_PYTHON)
+		return;
+	out->python = t->at_once ? with_module(p, t)
+				 : py_stack_intern(p->py, (const uint64_t(*)[2])t->pairs,
+						   (size_t)t->npairs, t->cut);
+	const struct py_frame *where = py_stack_where(out->python);
+	if (where && !where->text)
+		py_frame_text(p->py, where);
+}
+
+/* A JIT writes its perf map before the code runs, or some time later. */
+static const char *jit_name(struct sampler_process *p, uint64_t pc)
+{
+	const char *name = perf_map_find(&p->jit, pc);
+	if (name)
+		return name;
+	perf_map_read(&p->jit, p->files, p->ns_pid);
+	return perf_map_find(&p->jit, pc);
+}
+
+/* A frame in anonymous memory: by its address if the PID alone identifies the process. */
+static const struct py_frame *anon_frame(struct sampler_process *p, uint64_t pc,
+					 struct sample_names *names)
+{
+	char file[64], where[32];
+	const char *name = jit_name(p, pc);
+	if (name || p->other_ns)
+		return sample_frame(names, name ? "[JIT]" : "[anon]", name ? name : "(unknown)",
+				    NULL);
+	sample_anon_file(p->pid, file, sizeof(file));
+	snprintf(where, sizeof(where), "0x%" PRIx64, pc);
+	return sample_frame(names, file, where, NULL);
+}
+
+static const struct py_frame *frame_of(struct sampler_process *p, const struct unwound *u,
+				       unsigned i, struct sampler_shared *all)
+{
+	char where[32];
+	bool is_new;
+	const struct native_frame *f = &u->frames[i];
+	if (!f->file)
+		return anon_frame(p, f->pc, &all->names);
+	/* After its build ID was reported the file is known by name. */
+	if (!sample_frame(&all->names, f->file, "", &is_new))
+		return NULL;
+	if (is_new && u->nbuilds[i])
+		all->sink.build(f->file, u->builds[i], u->nbuilds[i], all->sink.arg);
+	snprintf(where, sizeof(where), "%s0x%" PRIx64,
+		 f->is_second ? "+"
+		 : f->in_file ? "@"
+			      : "",
+		 f->offset);
+	return sample_frame(&all->names, f->file, f->name ? f->name : where, NULL);
+}
+
+static void put_native(struct sampler_process *p, const struct unwound *u,
+		       struct sampler_shared *all, struct sample *out)
+{
+	const struct py_frame *frames[SAMPLED_FRAMES + 1];
+	unsigned n = 0;
+	if (out->in_kernel)
+		frames[n++] = sample_frame(&all->names, "[kernel]", "[kernel]", NULL);
+	for (unsigned i = 0; i < u->n; i++)
+		frames[n++] = frame_of(p, u, i, all);
+	for (unsigned i = 0; i < n; i++)
+		if (!frames[i])
+			return;
+	if (n)
+		out->native = sample_stack(&all->names, frames, n, !u->whole);
+}
+
+static void put_op(struct sampler_process *p, const struct unwound *u, struct sample_names *names,
+		   struct sample *out)
+{
+	struct in_op in = native_op_find(&p->ops, p->pid, &p->known.maps, u->frames, u->n);
+	if (in.op || in.node)
+		out->op =
+		    sample_op(names, in.op ? in.op : in.node, in.op ? OP_DISPATCHED : OP_BACKWARD);
+	out->phase = in.node ? PHASE_BACKWARD : PHASE_FORWARD;
+}
+
+void sampler_process_resolve(struct sampler_process *p, struct taken_sample *t,
+			     struct sampler_shared *all, struct sample *out)
+{
+	struct unwound u = {0};
+	if (t->sample.has_regs && t->sample.len)
+		unwind(p, t, &all->symbols, &u);
+	put_op(p, &u, &all->names, out);
+	put_python(p, t, &u, out);
+	if (out->phase == PHASE_BACKWARD)
+		out->phase = (uint8_t)py_stack_backward_phase(out->python);
+	put_native(p, &u, all, out);
+}
