@@ -176,7 +176,7 @@ test:
 test-long:
 	@LONG=1 tests/deps test
 	@$(MAKE) --no-print-directory $(PARALLEL) all unit
-	@BUILD=$(BUILD) LONG=1 LIMIT=90m tests/run
+	@BUILD=$(BUILD) LONG=1 LIMIT=5400 tests/run
 
 OBSERVER_SO := $(BUILD)/tests/bench/libobserver.so
 
