@@ -74,14 +74,14 @@ static void prove(struct py_dict *d, uint64_t at, uint64_t is)
 /* 0, -EAGAIN, or -errno of a read. */
 static int is_proven(const struct py_runtime *rt, const struct py_dict *d)
 {
-	for (unsigned i = 0; i < d->nproof; i++) {
-		uint64_t now;
-		int rc = py_read_word(rt, d->proof[i].at, &now);
+	uint64_t at[sizeof(d->proof) / sizeof(d->proof[0])], now[sizeof(at) / sizeof(at[0])];
 
-		if (rc || now != d->proof[i].is)
-			return rc ? rc : -EAGAIN;
-	}
-	return 0;
+	for (unsigned i = 0; i < d->nproof; i++)
+		at[i] = d->proof[i].at;
+	int rc = mem_read_words(rt->mem, at, now, d->nproof);
+	for (unsigned i = 0; i < d->nproof && !rc; i++)
+		rc = now[i] == d->proof[i].is ? 0 : -EAGAIN;
+	return rc;
 }
 
 /* Set the entries from the keys object at `keys`; `values`: address of separate values, or 0. */

@@ -18,12 +18,15 @@ may_fork() {
 	[ "$(id -u)" = 0 ] && ! in_long
 }
 
-# answered WORD: the answer of this kind to the last order, in $REPLY. A child that does not end is killed, after printing what
-# it was doing.
+# answered WORD: the answer of this kind to the last order, in $REPLY. A child that does not end, nor does anything, is killed,
+# after printing what it was doing.
 answered() {
-	local word number
-	while read -r -t 180 -u "$from" word number REPLY; do
-		[ "$word $number" != "$1 $order" ] || return 0
+	local word number had=- has=
+	until [ "$had" = "$has" ]; do
+		while read -r -t "$PATIENCE" -u "$from" word number REPLY; do
+			[ "$word $number" != "$1 $order" ] || return 0
+		done
+		had=$has has=$(cut -d' ' -f14,15 "/proc/${forked:-none}/stat" 2>/dev/null) # its processor time
 	done
 	[ -z "$forked" ] || { "$DITRACE" stack "$forked" >&2; kill -9 "$forked"; }
 	return 1

@@ -7,6 +7,8 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 top=$(cd "$here/../.." && pwd)
 W=$top/tests/workloads
 BUILD=${BUILD:-$top/build}
+# For so many seconds a test waits for an event.
+export PATIENCE=${PATIENCE:-180}
 case $BUILD in /*) ;; *) BUILD=$top/$BUILD ;; esac
 DITRACE=${DITRACE:-$BUILD/ditrace}
 export PYTHONHASHSEED=0 BUILD DITRACE PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=ignore TORCH_CPP_LOG_LEVEL=ERROR
@@ -235,9 +237,9 @@ start() {
 	start_as child "$@"
 }
 
-# before_long COMMAND...: repeat it until it succeeds, for at most three minutes
+# before_long COMMAND...: repeat it until it succeeds, while there is patience
 before_long() {
-	local end=$((SECONDS + ${PATIENCE:-180}))
+	local end=$((SECONDS + PATIENCE))
 	until "$@"; do
 		[ $SECONDS -lt $end ] || return 1
 		sleep 0.1
@@ -286,7 +288,7 @@ stop_busy() {
 error() {
 	local what=$1 regex=$2
 	shift 2
-	timeout "${PATIENCE:-180}" "$@" >"$T/error.out" 2>"$T/error"
+	timeout "$PATIENCE" "$@" >"$T/error.out" 2>"$T/error"
 	status=$?
 	ok "$what" error_is_good "$regex"
 }

@@ -25,7 +25,7 @@ def become(folder, out, err, when, *argv):
     for path, fd in ((out, 1), (err, 2)):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), fd)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    end = time.monotonic() + 60
+    end = time.monotonic() + float(os.environ.get("PATIENCE", 180))
     while when == "wait" and not modes():
         if time.monotonic() > end:
             sys.exit("forked.py: nobody has come")

@@ -79,8 +79,9 @@ static void prepare_restore(void)
 	add_capability("rmcup");
 }
 
-/* What ncurses would make of the mouse it does not: its getch() blocks after an event that is not
- * asked for, such as a release, and a press whose release was lost hides the next one. */
+/* ncurses does not read the keys: its getch() waits without end after an event of the mouse that
+ * was not asked for, such as a release, and takes a press after a release that was lost for none.
+ */
 static void name_keys(void)
 {
 	static const struct {
@@ -147,6 +148,7 @@ int screen_open(struct err *e)
 	noecho();
 	nonl();
 	keypad(stdscr, TRUE);
+	typeahead(-1); /* a frame is drawn whole, though more has come */
 	curs_set(0);
 	mousemask(BUTTON1_PRESSED | BUTTON4_PRESSED | BUTTON5_PRESSED, NULL);
 	prepare_restore();

@@ -38,7 +38,7 @@ kill_once() {
 
 killed() {
 	ok "a training runs" begin '^always ' -c 'import io, sys; sys.stdin = io.StringIO("always\n"); import on_line'
-	ok "a capture of the forward alone waits for no gradients" timeout 180 "$DITRACE" attach --capture="$T/forward" \
+	ok "a capture of the forward alone waits for no gradients" timeout "$PATIENCE" "$DITRACE" attach --capture="$T/forward" \
 		-o "$T/data" "${linear[@]}" --phase forward --max-calls 3 "$target"
 	local i
 	for ((i = 1; i <= kills; i++)); do
@@ -82,7 +82,7 @@ troubles() {
 	else
 		skip "cannot mount a small file system" 3
 	fi
-	ok "--max-calls" timeout 180 "$DITRACE" attach --capture="$T/few" -o "$T/data" --ops linear --max-calls 3 "$target"
+	ok "--max-calls" timeout "$PATIENCE" "$DITRACE" attach --capture="$T/few" -o "$T/data" --ops linear --max-calls 3 "$target"
 	is "captures so many and ends" "$(find "$T/few" -name input.pth | wc -l)" 3
 	kill -TERM "$target"
 	the_end
@@ -118,7 +118,7 @@ user() {
 	local pid
 	pid=$(sed -n 's/^pid //p' "$T/busy")
 	ok "a plain user captures in a process of its own" \
-		"${plain[@]}" timeout 180 "$T/ditrace" attach --capture="$T/open" -o "$T/open/data" --ops linear --max-calls 5 "$pid"
+		"${plain[@]}" timeout "$PATIENCE" "$T/ditrace" attach --capture="$T/open" -o "$T/open/data" --ops linear --max-calls 5 "$pid"
 	local skipped
 	skipped=$(sed -nE 's/^ +skipped ([0-9]+) files?: .*/\1/p' "$base/ok.out")
 	is "so many calls, each with its files, or the reason why not" \

@@ -37,7 +37,7 @@ both() {
 killed() {
 	local i
 	ok "a training runs" begin '^always ' -c 'import io, sys; sys.stdin = io.StringIO("always\n"); import on_line'
-	"$DITRACE" attach --engine bpf --capture="$T/first" -o "$T/data" --ops linear --nth 2,3 --max-calls 2 --phase forward --for 60s "$target" >"$T/err" 2>&1
+	"$DITRACE" attach --engine bpf --capture="$T/first" -o "$T/data" --ops linear --nth 2,3 --max-calls 2 --phase forward --for "${PATIENCE}s" "$target" >"$T/err" 2>&1
 	like "attach: the first calls that are counted are captured" "$T/err" '^ditrace: captured 2 calls'
 	for ((i = 1; i <= kills; i++)); do
 		ok "killed for the ${i}th time, the training goes on" kill_once

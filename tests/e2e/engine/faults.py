@@ -20,7 +20,7 @@ import time
 
 import torch
 
-PATIENCE = 120
+PATIENCE = float(os.environ["PATIENCE"])
 ditrace, folder, times = sys.argv[1], sys.argv[2], int(sys.argv[3])
 libc = ctypes.CDLL(None, use_errno=True)
 random.seed(1)

@@ -17,11 +17,16 @@ parts() {
 	echo "$1"
 }
 
+# is_whole PID: whether all of it have begun; they are in `all`
+is_whole() {
+	mapfile -t all < <(parts "$1")
+	[ ${#all[@]} = 3 ]
+}
+
 # kill_some PID HOW: the tracing process, alone or along with ditrace, before it or after; or all, its keeper, too
 kill_some() {
 	local all
-	mapfile -t all < <(parts "$1")
-	[ ${#all[@]} = 3 ] || return 1
+	before_long is_whole "$1" || return 1
 	case $2 in
 	0) kill -9 "${all[0]}" ;;
 	1) kill -9 "${all[0]}" && kill -9 "${all[2]}" ;;

@@ -100,7 +100,7 @@ debugged() {
 
 in_gdb() {
 	! grep 'no jumps' "$T/attached" || return 0
-	timeout -s INT "${PATIENCE:-180}" gdb -batch -p "$child" -ex 'set pagination off' -ex 'tbreak *on_exit_window' -ex "shell echo gdb >$T/in" -ex continue -ex bt \
+	timeout -s INT "$PATIENCE" gdb -batch -p "$child" -ex 'set pagination off' -ex 'tbreak *on_exit_window' -ex "shell echo gdb >$T/in" -ex continue -ex bt \
 		-ex 'tbreak **(unsigned long *)$rsp' -ex continue -ex bt -ex detach >"$T/gdb" 2>&1
 	wait_line "$T/lines" '^gdb ' && is_whole_twice "$T/gdb"
 }
@@ -150,7 +150,7 @@ in_and_out() {
 		"${enter[@]}" --count 100 "$child" >"$T/attached" 2>&1 || { cat "$T/attached" && return 1; }
 		[ "$i" -gt 0 ] || wc -l <"/proc/$child/maps" >"$T/first"
 	done
-	PATIENCE=20 before_long few_mappings
+	before_long few_mappings
 	i=$?
 	echo "# mappings: $(cat "$T/first") after the first, $(wc -l <"/proc/$child/maps") after $INJECTIONS"
 	return $i

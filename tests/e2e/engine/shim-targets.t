@@ -83,21 +83,37 @@ has_children() {
 
 # Independent of PyTorch.
 other_programs() {
-	python -c 'import time; print("ready", flush=True); time.sleep(1000)'
+	python -c 'import time; print("ready", flush=True); time.sleep(36000)'
 	refuses "without PyTorch" 'no PyTorch'
 	error "nothing is inside" 'is not in process' "$DITRACE" ctl "$child"
 	gone
-	python -c 'import os, sys, time; os.fork() or sys.exit(); print("ready", flush=True); time.sleep(1000)'
+	python -c 'import os, sys, time; os.fork() or sys.exit(); print("ready", flush=True); time.sleep(36000)'
 	ok "a child has ended" before_long has_children 1 Z
 	refuses "a zombie" 'zombie' "$(ps --ppid "$child" -o pid= | tr -d " ")"
 	gone
 }
 
+has_ops() {
+	"$DITRACE" script "$T/data" 2>/dev/null | grep -q aten::full
+}
+
 late() {
-	start "$PY" late_import.py 2 >"$T/late"
+	local go late
+	rm -f "$T/data"
+	mkfifo "$T/tells"
+	exec {go}<>"$T/tells"
+	start_as late "$PY" late_import.py told <&"$go" >"$T/late"
 	wait_line "$T/late" '^pid '
-	ok "torch is imported later" "${enter[@]}" --wait "$child"
-	wait_line "$T/late" '^done'
+	start "${enter[@]}" --wait "$late" 2>"$T/err"
+	wait_line "$T/err" 'waiting for process'
+	echo >&"$go"
+	before_long has_ops
+	echo >&"$go"
+	finish "$child"
+	is "torch is imported later" "$status" 0
+	exec {go}>&-
+	finish "$late"
+	is "by a program that ends well" "$status $(tail -n 1 "$T/late")" "0 done"
 }
 
 # compiled WHAT REGEX COMPILER...: a small program built with it

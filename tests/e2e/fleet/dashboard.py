@@ -2,6 +2,7 @@
 dashboard.py DASHBOARD HOWTO PORT: the Prometheus at that port understands its questions, and those of the how-to."""
 
 import json
+import os
 import re
 import sys
 import urllib.parse
@@ -29,5 +30,5 @@ else:
         for name, value in VARIABLES.items():
             expr = expr.replace(name, value)
         url = f"http://127.0.0.1:{sys.argv[3]}/api/v1/query?" + urllib.parse.urlencode({"query": expr})
-        with urllib.request.urlopen(url, timeout=60) as answer:  # an error is another status
+        with urllib.request.urlopen(url, timeout=float(os.environ["PATIENCE"])) as answer:  # an error is another status
             assert json.load(answer)["status"] == "success", expr

@@ -12,7 +12,7 @@ url_of() {
 }
 
 scrape() {
-	python3 -c 'import sys, urllib.request; sys.stdout.buffer.write(urllib.request.urlopen(sys.argv[1], timeout=60).read())' "$1"
+	python3 -c 'import sys, urllib.request; sys.stdout.buffer.write(urllib.request.urlopen(sys.argv[1], timeout=float(sys.argv[2])).read())' "$1" "$PATIENCE"
 }
 
 # counts_of URL: what only grows with ops; which ops are named depends on when it was asked before

@@ -4,7 +4,7 @@
 need_tracing
 
 ok "doctor without a PID" "$DITRACE" doctor
-start sleep 60
+start sleep 36000
 ok "doctor of a program without PyTorch fails" not "$DITRACE" doctor "$child"
 "$DITRACE" doctor "$child" >"$T/out" 2>&1
 like "and says so" "$T/out" 'PyTorch|libtorch'

@@ -6,7 +6,7 @@ small=(--small) layers=1
 ! in_long || small=() layers=2
 
 diff_of() {
-	timeout 200 "$DITRACE" diff --python "$WARMED" "$@"
+	timeout "$PATIENCE" "$DITRACE" diff --python "$WARMED" "$@"
 }
 
 diffs() {

@@ -18,7 +18,7 @@ assert sorted(r["id"] for r in rows if r["verdict"] == "right") == [1, 22]' "$T/
 bad_files() {
 	"$WARMED" replay/bad_captures.py "$T/bad"
 	rm -f "$T/bad/harmed"
-	timeout 100 "$DITRACE" replay --python "$WARMED" --of captured --format json "$T/bad" >"$T/json" 2>"$T/err"
+	timeout "$PATIENCE" "$DITRACE" replay --python "$WARMED" --of captured --format json "$T/bad" >"$T/json" 2>"$T/err"
 	is "status 2: something could not be run" $? 2
 	ok "the good ones are right" right
 	ok "a cut zip" reason 2 'input.pth: .*zip'
@@ -42,7 +42,7 @@ bad_files() {
 	ok "a capture without results" reason 21 'no output.pth'
 	ok "and nobody was harmed" [ ! -e "$T/bad/harmed" ]
 
-	timeout 100 "$DITRACE" replay --python "$WARMED" --trust --of captured --format json --not-ops os.system,system \
+	timeout "$PATIENCE" "$DITRACE" replay --python "$WARMED" --trust --of captured --format json --not-ops os.system,system \
 		"$T/bad" >"$T/json" 2>"$T/err"
 	ok "an op that ends Python costs only its own result" reason 20 'ended the Python process: exit status 3'
 	ok "the ones after it are judged" grep -q '"id":22.*"verdict":"right"' "$T/json"
@@ -70,14 +70,14 @@ odd_paths() {
 		"$long"/op_tools_results/op_capture_results/torch.add/7/{[2-9],1[0-9],21}
 	cp -r "$long/op_tools_results" "$odd"
 	rm -r "$odd"/op_tools_results/op_capture_results/torch.add/7/22
-	timeout 100 "$DITRACE" replay --python "$WARMED" --of captured --format json --detail "$long" >"$T/json" 2>"$T/err"
+	timeout "$PATIENCE" "$DITRACE" replay --python "$WARMED" --of captured --format json --detail "$long" >"$T/json" 2>"$T/err"
 	is "a long path is no reason not to judge" $? 0
 	ok "and is written whole" verify replay/long_paths "$T/json" "$T/long/"
-	timeout 100 "$DITRACE" replay --python "$WARMED" --of captured --format json --detail "$T/odd" "$long" >"$T/json" 2>"$T/err"
+	timeout "$PATIENCE" "$DITRACE" replay --python "$WARMED" --of captured --format json --detail "$T/odd" "$long" >"$T/json" 2>"$T/err"
 	is "status 2: a path that is not UTF-8" $? 2
 	like "gives its reason" "$T/json" '"id":1,.*"not run".*not UTF-8.*b\\\\xffd'
 	is "the others are judged" "$(grep -c '"verdict":"right"' "$T/json")" 2
-	timeout 100 "$DITRACE" diff --python "$WARMED" "$T/odd" "$T/odd" >"$T/out" 2>"$T/err"
+	timeout "$PATIENCE" "$DITRACE" diff --python "$WARMED" "$T/odd" "$T/odd" >"$T/out" 2>"$T/err"
 	is "diff ends with it, too" $? 2
 }
 

@@ -8,7 +8,7 @@ chosen+=" 10:output0 10:output2 10:grad0"
 ! in_long || small=() layers=2 least=(1000 50)
 
 replay() {
-	timeout 300 "$DITRACE" replay --python "$WARMED" "$@"
+	timeout "$PATIENCE" "$DITRACE" replay --python "$WARMED" "$@"
 }
 
 # all_right FILE: every op call ran, every verdict is "right", and there were enough of them

@@ -11,6 +11,14 @@ recorded() {
 	[ "$("$DITRACE" script --format jsonl "$1" 2>/dev/null | head -n 100 | wc -l)" = 100 ]
 }
 
+# a_second: attach for one, again while the program, on a busy machine, does little in it
+a_second() {
+	local end=$((SECONDS + PATIENCE))
+	until "$DITRACE" attach -p "$child" --for 1s -o "$T/a" || return 1 && recorded "$T/a"; do
+		[ $SECONDS -lt $end ] || return 1
+	done
+}
+
 # begin COMMAND...: start an attach as $tracer, and wait until it has recorded into $T/c
 begin() {
 	rm -f "$T/c"
@@ -28,8 +36,7 @@ ended_by() {
 
 attach() {
 	ok "a program runs" start_paced
-	ok "attach for a second" "$DITRACE" attach -p "$child" --for 1s -o "$T/a"
-	ok "ops were recorded" [ "$(lines_of "$T/a")" -ge 100 ]
+	ok "attach for a second, which has ops" a_second
 	ok "attach for a number of ops" "$DITRACE" attach "$child" --count 1000 -o "$T/b"
 	ok "so many were recorded" [ "$(lines_of "$T/b")" -ge 1000 ]
 	ok "no probe is left in the code" python3 "$here/code_unchanged.py" "$child"

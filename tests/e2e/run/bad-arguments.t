@@ -120,7 +120,7 @@ is "and nothing was written" "$(ls -A "$T/empty")" ""
 # What can be said only of the program's own PyTorch is found while it is imported.
 refused() {
 	local status=0
-	"$DITRACE" run "$@" -o "$T/data" "$PY" -c 'import torch, time; time.sleep(1000)' >"$T/refused.out" 2>"$T/refused.err" || status=$?
+	"$DITRACE" run "$@" -o "$T/data" "$PY" -c 'import torch, time; time.sleep(36000)' >"$T/refused.out" 2>"$T/refused.err" || status=$?
 	same "$status" 2 && found "$T/refused.err" '^  hint: near it: ' && found "$T/refused.err" 'is ended; --keep-going'
 }
 
@@ -133,18 +133,18 @@ is "--keep-going: the program's status" "$?" 0
 like "it goes on" "$T/refused.out" '^went on'
 like "and that is said" "$T/refused.err" 'no function "gleu"'
 
-start sleep 60
+start sleep 36000
 error "attach to a program without PyTorch" '[Tt]orch' "$DITRACE" attach "$child" -o "$T/data"
 ok "the hint speaks of --wait" found "$T/error" 'hint: .*--wait'
 error "a kernel thread" . "$DITRACE" attach 2 -o "$T/data"
-start "$PY" -c 'import time; print("ready", flush=True); time.sleep(60)' >"$T/ready"
+start "$PY" -c 'import time; print("ready", flush=True); time.sleep(36000)' >"$T/ready"
 ok "a Python runs" wait_line "$T/ready" ready
 error "a Python without PyTorch" '[Tt]orch' "$DITRACE" attach "$child" -o "$T/data"
 
 mkdir "$T/unknown"
 echo 'int torch_of_nobody(void) { return 1; }' >"$T/unknown.c"
 if gcc -shared -fPIC -s -o "$T/unknown/libtorch_cpu.so" "$T/unknown.c" 2>/dev/null; then
-	start "$PY" -c "import ctypes, time; ctypes.CDLL('$T/unknown/libtorch_cpu.so'); print('loaded', flush=True); time.sleep(60)" >"$T/loaded"
+	start "$PY" -c "import ctypes, time; ctypes.CDLL('$T/unknown/libtorch_cpu.so'); print('loaded', flush=True); time.sleep(36000)" >"$T/loaded"
 	ok "one with a libtorch of nobody runs" wait_line "$T/loaded" loaded
 	error "a libtorch without ops" 'libtorch_cpu' "$DITRACE" attach "$child" -o "$T/data"
 	head -c 3000 "$T/unknown/libtorch_cpu.so" >"$T/broken.so"

@@ -31,7 +31,7 @@ obeys() {
 	ok "$1: attach says that it is frozen" wait_line "$T/err" "^ditrace: process $child is frozen"
 	like "$1: and how to thaw it" "$T/err" "^  hint: .*echo $2 > .*ditrace-test-$$/"
 	kill "-$3" "$tracer"
-	PATIENCE=20 ok "$1: it ends at SIG$3" before_long ended "$tracer"
+	ok "$1: it ends at SIG$3" before_long ended "$tracer"
 	finish "$tracer"
 	is "$1: with an error" "$status" 1
 }

@@ -19,7 +19,7 @@ full() {
 	umount "$T/full"
 	start_busy
 	mount -t tmpfs -o size=64k none "$T/full"
-	error "attach to a full disk" 'space' timeout 50 "$DITRACE" attach "$child" --count 20000 -o "$T/full/data"
+	error "attach to a full disk" 'space' timeout "$PATIENCE" "$DITRACE" attach "$child" --count 20000 -o "$T/full/data"
 	stop_busy
 	is "the program goes on" "$status" 0
 	umount "$T/full"

@@ -25,7 +25,7 @@ told() {
 }
 
 hard() {
-	start sleep 1000
+	start sleep 36000
 	ok "run" told run -o "$T/data" -- true
 	ok "run --fallback" told run --fallback add -- true
 	ok "attach" told attach "$child" -o "$T/data"

@@ -21,7 +21,7 @@ like "and says which engine it took" "$T/err" '^ditrace: engine shim$'
 like "where there is no room for the library, another, and why" "$T/err" '^ditrace: engine ptrace: its library .*ulimit -v.*CAP_BPF'
 (ulimit -v 8000000 && "$DITRACE" run -o "$T/data" -- /bin/true) >"$T/out" 2>"$T/err"
 like "or, for root, eBPF" "$T/err" '^ditrace: engine bpf: its library .*ulimit -v'
-start sleep 60
+start sleep 36000
 error "attach to root's process" 'permi|belongs|root|CAP_' "${nobody[@]}" attach "$child"
 "${nobody[@]}" doctor >"$T/doctor" 2>&1
 is "doctor says that tracing will work" $? 0

@@ -29,6 +29,10 @@ waiting() {
 	wait_line "$T/err" 'waiting for process'
 }
 
+seen() {
+	[ "$("$DITRACE" script --format jsonl "$T/data" 2>/dev/null | grep -c '"op": *"aten::full"')" -ge 15 ]
+}
+
 waits() {
 	local go late tracer
 	mkfifo "$T/go"
@@ -37,14 +41,14 @@ waits() {
 	wait_line "$T/late" '^pid '
 	ok "attach --wait waits until torch is there" waiting "$late"
 	echo >&"$go"
+	ok "its ops are seen then" before_long seen
+	echo >&"$go"
 	finish "$tracer"
 	is "and ends with the program" "$status" 0
 	exec {go}>&-
 	finish "$late"
 	is "the program ended well" "$status $(tail -n 1 "$T/late")" "0 done"
-	events
-	ok "its ops were seen" [ "$(grep -c '"op": *"aten::full"' "$T/events")" -ge 15 ]
-	start sleep 1000
+	start sleep 36000
 	ok "of another it waits" waiting "$child"
 	kill -INT "$tracer"
 	finish "$tracer"

@@ -59,7 +59,7 @@ exports() {
 in_browser() {
 	local why="no chromium: apt-get install chromium"
 	command -v chromium chromium-browser google-chrome >/dev/null || { skip "$why" && return; }
-	ok "a browser shows it, searches and zooms in it" timeout 120 env PYTHONPATH="$here" python3 "$here/trace/page_in_browser.py" "$T/page.html" aten::addmm
+	ok "a browser shows it, searches and zooms in it" timeout "$PATIENCE" env PYTHONPATH="$here" python3 "$here/trace/page_in_browser.py" "$T/page.html" aten::addmm
 }
 each_torch exports
 

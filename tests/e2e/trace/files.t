@@ -10,7 +10,7 @@ follow() {
 	local tracer
 	start_as tracer "$DITRACE" run -o "$T/live" -- "$PY" train.py --steps 40 >"$T/live.out" 2>"$T/err"
 	wait_line "$T/live.out" '^0 '
-	timeout 100 "$DITRACE" script --follow --format jsonl "$T/live" >"$T/followed"
+	timeout "$PATIENCE" "$DITRACE" script --follow --format jsonl "$T/live" >"$T/followed"
 	echo "script --follow: $?"
 	wait "$tracer"
 	cmp <("$DITRACE" script --format jsonl "$T/live" | LC_ALL=C sort) <(LC_ALL=C sort "$T/followed")

@@ -8,7 +8,7 @@ lied() {
 	rm -f "$T/socket"
 	start env LD_PRELOAD="$BUILD/tracer/shim/libditrace_shim.so" "$PY" trust/liar.py "$T/socket" "$1" >"$T/liar" 2>&1
 	wait_line "$T/liar" '^pid '
-	(ulimit -v 4000000 && exec timeout 100 "$DITRACE" ctl "$child" fallback off) >"$T/out" 2>&1
+	(ulimit -v 4000000 && exec timeout "$PATIENCE" "$DITRACE" ctl "$child" fallback off) >"$T/out" 2>&1
 	status=$?
 	kill -9 "$child"
 }

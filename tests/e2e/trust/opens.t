@@ -61,7 +61,7 @@ instead_of_a_library() {
 	ok "a library's code runs" wait_line "$T/out" '^held'
 	rm "$T/open/x.so"
 	mkfifo "$T/open/x.so (deleted)"
-	ok "a FIFO in place of a deleted library does not stop stack" timeout "${PATIENCE:-180}" "$DITRACE" stack "$child"
+	ok "a FIFO in place of a deleted library does not stop stack" timeout "$PATIENCE" "$DITRACE" stack "$child"
 	cp "$base/ok.out" "$T/stack"
 	like "which knows the code" "$T/stack" 'held_here'
 	kill -9 "$child"

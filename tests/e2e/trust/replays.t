@@ -30,7 +30,7 @@ unharmed() {
 }
 
 replayed() {
-	timeout 200 python3 "$here/trust/peak.py" "$T/peak" env PYTHONPATH=: "$DITRACE" replay --python "$PY" --of captured \
+	timeout "$PATIENCE" python3 "$here/trust/peak.py" "$T/peak" env PYTHONPATH=: "$DITRACE" replay --python "$PY" --of captured \
 		--format json captures >"$T/json" 2>"$T/err"
 	is "status 2: something was not run" $? 2
 	unharmed replay
@@ -56,14 +56,14 @@ replayed() {
 }
 
 chosen() {
-	timeout 200 python3 "$here/trust/peak.py" "$T/peak" env PYTHONPATH=: "$DITRACE" replay --of captured \
+	timeout "$PATIENCE" python3 "$here/trust/peak.py" "$T/peak" env PYTHONPATH=: "$DITRACE" replay --of captured \
 		--when 'self.numel() > 0' --format json captures/torch.neg/7/{1,18} >"$T/json" 2>"$T/err"
 	is "--when looks, and finds a Python of its own" "$(grep -c '"verdict":"right"' "$T/json")" 2
 	ok "no module of the current folder is run by that" [ ! -e "$T/imported" ]
 }
 
 compared() {
-	timeout 200 python3 "$here/trust/peak.py" "$T/peak" env PYTHONPATH=: "$DITRACE" diff --python "$PY" captures captures \
+	timeout "$PATIENCE" python3 "$here/trust/peak.py" "$T/peak" env PYTHONPATH=: "$DITRACE" diff --python "$PY" captures captures \
 		>"$T/out" 2>"$T/err"
 	unharmed diff
 	like "diff says what it could not compare" "$T/out" 'would take 1.5 GiB of memory'
@@ -93,7 +93,7 @@ sandboxed() {
 		skip "no sandbox can be made here: $(head -n 1 "$T/bwrap")" 2
 		return
 	fi
-	timeout 100 "$DITRACE" replay --python "$PY" --sandbox --trust --of captured --ops add,system --format json "$T/bad" \
+	timeout "$PATIENCE" "$DITRACE" replay --python "$PY" --sandbox --trust --of captured --ops add,system --format json "$T/bad" \
 		>"$T/json" 2>"$T/err"
 	ok "the good ones are right in it" [ "$(grep -c '"verdict":"right"' "$T/json")" -ge 2 ]
 	ok "what is trusted writes nothing" [ ! -e "$T/bad/harmed" ]

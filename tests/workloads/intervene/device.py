@@ -4,6 +4,7 @@
 A fault makes gelu slightly wrong on the device, in its forward or its backward alone. --alone: goes on until no mode is on, and says so. --memory: says on standard error what memory steps 20 and 200 have."""
 
 import argparse
+import os
 import sys
 import threading
 import time
@@ -78,7 +79,7 @@ if a.threads:
 else:
     train()
 if a.alone:
-    end = time.monotonic() + 60
+    end = time.monotonic() + float(os.environ.get("PATIENCE", 180))
     while torch._C._len_torch_function_stack() and time.monotonic() < end:
         torch.ones(2).add_(1)
     print("modes", torch._C._len_torch_function_stack())

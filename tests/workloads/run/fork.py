@@ -18,7 +18,7 @@ class Numbers(Dataset):
 
 
 def settle(*_):
-    own, end = -os.getpid(), time.monotonic() + 60
+    own, end = -os.getpid(), time.monotonic() + float(os.environ.get("PATIENCE", 180))
     while f" {own} " not in open(os.environ["PRINTED"]).read() and time.monotonic() < end:
         torch.full((2,), own)
         time.sleep(0.02)

@@ -59,7 +59,7 @@ static const char program[] =
     "info.id = 300\n"
     "module('torch.utils.data._utils.worker', _worker_info=info)\n"
     "print('ready', flush=True)\n"
-    "time.sleep(600)\n";
+    "time.sleep(36000)\n";
 
 static void assert_text(const struct py_runtime *rt, const char *file, const char *want)
 {

@@ -114,7 +114,7 @@ static int walk_asleep(struct py_runtime *rt, uint64_t ident, const json_t *slee
 	bool truncated;
 	int n = 0;
 
-	for (int i = 0; i < 500; i++) {
+	for (int i = 0; i < 6000; i++) {
 		n = py_walk_thread(rt, ident, 0, pairs, MAX_FRAMES, &truncated);
 		assert_true(n > 0);
 		assert_false(truncated);
@@ -470,8 +470,8 @@ PYTHON_TESTS(check_version)
 static int open_with_lie(const char *path, uint64_t (*where)(const struct py_runtime *),
 			 uint64_t lie, struct err *e)
 {
-	const char *const argv[] = {path, "-c", "print(1, flush=True); import time; time.sleep(99)",
-				    NULL};
+	const char *const argv[] = {path, "-c",
+				    "print(1, flush=True); import time; time.sleep(9999)", NULL};
 	struct python p = python_start(argv);
 	struct spy spy = spy_on(p.pid);
 	struct py_runtime *rt;
@@ -641,7 +641,7 @@ static void check_torch_file(const char *python, const char *file, bool torch)
 	static const char program[] =
 	    "import sys, threading\n"
 	    "exec(compile('import time; print(threading.get_ident(), flush=True)\\n'\n"
-	    "             'time.sleep(99)', sys.argv[1], 'exec'))\n";
+	    "             'time.sleep(36000)', sys.argv[1], 'exec'))\n";
 	const char *const argv[] = {python, "-c", program, file, NULL};
 	struct python p = python_start(argv);
 	struct mem m = mem_process(p.pid);

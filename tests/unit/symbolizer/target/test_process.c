@@ -131,7 +131,7 @@ static void test_first_thread_ended(void **state)
 	}
 	close(gate[0]);
 	struct process p = {0};
-	for (int i = 0; i < 5000 && p.status.state != 'Z'; i++) {
+	for (int i = 0; i < 60000 && p.status.state != 'Z'; i++) {
 		usleep(1000);
 		if (process_read(pid, &p, NULL))
 			break;
@@ -175,7 +175,7 @@ static void test_cmdline(void **state)
 		execlp("sleep", "sleep", "1000", (char *)NULL);
 		_exit(1);
 	}
-	for (int i = 0; i < 5000 && strncmp(process_cmdline(pid, out, sizeof(out)), "sleep", 5);
+	for (int i = 0; i < 60000 && strncmp(process_cmdline(pid, out, sizeof(out)), "sleep", 5);
 	     i++)
 		usleep(1000);
 	assert_string_equal(out, "sleep 1000");

@@ -113,7 +113,7 @@ static const char program[] =
     "    t = ask(f)\n"
     "    if t is not None: tell(t, 'odd')\n"
     "print('end', flush=True)\n"
-    "time.sleep(600)\n";
+    "time.sleep(36000)\n";
 
 struct live {
 	struct python py;

@@ -18,7 +18,7 @@
 #include "symbolizer/target/process.h"
 #include "tracer/proc/seize.h"
 
-enum { PATIENCE_MS = 5000 };
+enum { PATIENCE_MS = 60000 };
 
 /* Shared by the test and its child. */
 struct shared {

@@ -185,7 +185,7 @@ static void test_stands(void **state)
 		((struct hit *)&s->ring[0][64ULL * i])->flags = HIT_STOPPED;
 		s->thread[0].stand = i % 2 ? SHIM_STANDS : SHIM_GOES;
 		assert_int_equal(send(fd, &(const char){SHIM_WAKE}, 1, 0), 1);
-		assert_int_equal(poll(&wake, 1, 1000), 1);
+		assert_int_equal(poll(&wake, 1, 60000), 1);
 		seen.engine->follow(seen.engine, shim_on_follow, &seen);
 		assert_int_equal(poll(&wake, 1, 0), 0);
 		at = s;
