@@ -89,6 +89,7 @@ struct engine_shim {
 	uint32_t chunks;		    /* of each ring */
 	int nsums;			    /* handed over by this call of consume */
 	uint64_t summed;		    /* CLOCK_MONOTONIC, ns: when sums were last read */
+	uint64_t looked;		    /* the same: when rings were last looked at */
 	const struct shim_thread *standing; /* for the record that is being handled; NULL: none */
 	uint64_t record[RECORD_MAX / 8];
 };
