@@ -91,6 +91,7 @@ static int bring_in(struct engine_shim *m, pid_t pid, struct inside **out, struc
 	}
 	d->next = m->listeners;
 	m->listeners = d;
+	shim_clients_wake(m, d->sock);
 	*i = (struct inside){.listener = d,
 			     .next = m->all,
 			     .pid = pid,
@@ -368,8 +369,9 @@ static int consume_sums(struct engine_shim *m, bool all, engine_hit_fn *fn, void
  * than what stays in caches. The rings were just found. */
 static int pause_of(struct engine_shim *m)
 {
-	enum { PART = 8, CACHED = 256 << 10, MOST_MS = 8, MS = 1000 * 1000 };
-	const uint64_t now = clock_ns(CLOCK_MONOTONIC), past = now - m->looked;
+	enum { PART = 8, CACHED = 256 << 10, MOST_MS = 8, MS = 1000 * 1000, LONG = 1000 * MS };
+	const uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	const uint64_t past = now - m->looked < LONG ? now - m->looked : LONG;
 	const uint64_t ring = (uint64_t)m->chunks * CHUNK / PART;
 	const uint64_t room = ring < CACHED ? ring : CACHED;
 	uint64_t most = 1;
@@ -382,7 +384,7 @@ static int pause_of(struct engine_shim *m)
 		const uint64_t n = r->head - r->tail;
 		most = n > most ? n : most;
 	}
-	if (most > room || past > 1000 * (uint64_t)MS)
+	if (most > room)
 		return 1;
 	const uint64_t ms = past * room / most / MS;
 	return ms < MOST_MS ? (int)ms : MOST_MS;
@@ -467,6 +469,8 @@ static void engine_close(struct engine *g)
 static int prepare(struct engine_shim *m, const struct spawn_user *user, struct err *e)
 {
 	int r = shim_listener_open(0, user, &m->listeners, e);
+	if (!r)
+		shim_clients_wake(m, m->listeners->sock);
 	return r ? r : shim_listener_environment(m->listeners, SHIM_SOCKET, e);
 }
 

@@ -94,6 +94,9 @@ struct engine_shim {
 	uint64_t record[RECORD_MAX / 8];
 };
 
+/* What comes on this socket wakes ditrace: a message, or a process that connects. */
+void shim_clients_wake(const struct engine_shim *m, int sock);
+
 /* The client `pid` that has not gone; NULL: it is not connected and not expected. */
 struct inside *inside_find(struct engine_shim *m, pid_t pid);
 
