@@ -184,6 +184,8 @@ struct trace_ids {
 	struct intern strings, ops, metas, frames, stacks, threads;
 	struct map op_ids, frame_ids, stack_ids; /* cache of numbers by address */
 	struct meta_known known[META_KNOWN];
+	int32_t last_pid, last_tid; /* whose number was asked for last, and that */
+	int64_t last_thread;
 	bool *frame_has_text;
 	uint32_t frame_has_text_size;
 };

@@ -182,8 +182,15 @@ int64_t trace_ids_thread(struct trace_ids *t, int32_t pid, int32_t tid, const ch
 {
 	int32_t key[2] = {pid, tid};
 	bool is_new;
+	if (!name && t->threads.used && t->last_pid == pid && t->last_tid == tid)
+		return t->last_thread;
 	int64_t id = intern(&t->threads, key, sizeof(key), &is_new);
-	if (id < 0 || (!is_new && !name))
+	if (id < 0)
+		return id;
+	t->last_pid = pid;
+	t->last_tid = tid;
+	t->last_thread = id;
+	if (!is_new && !name)
 		return id;
 	int r = write_thread(t, (uint64_t)id, pid, tid, name ? name : "");
 	return r ? r : id;

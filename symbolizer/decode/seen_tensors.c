@@ -90,12 +90,15 @@ bool seen_key_make(const struct target *t, const struct item *i, struct seen_key
 	return true;
 }
 
+/* By a hash whose multiplications do not wait for each other. */
 static struct seen_tensor *set_of(struct seen_tensors *s, const struct seen_key *k)
 {
-	uint64_t h = k->aux;
-	for (uint32_t i = 1; i < k->n; i++)
-		h = ((h << 29 | h >> 35) ^ k->words[i]) * 0x9e3779b97f4a7c15ULL;
-	return s->of[(h ^ h >> 32) % SETS];
+	const uint64_t multiplier = 0x9e3779b97f4a7c15;
+	uint64_t h = k->aux, factor = multiplier;
+	for (uint32_t i = 1; i < k->n; i++, factor += 2 * multiplier)
+		h += (k->words[i] ^ k->words[i] >> 32) * factor;
+	h = (h ^ h >> 32) * multiplier;
+	return s->of[h >> 32 & (SETS - 1)];
 }
 
 static bool is_same(const struct seen_key *a, const struct seen_key *b)

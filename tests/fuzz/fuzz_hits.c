@@ -108,7 +108,7 @@ static void plant(struct sample_target *s, struct record *r, unsigned char how, 
 		record_item(r, ITEM_SNAPSHOT, read, how, &snap, sizeof(snap));
 		break;
 	case 1:
-		if (how & 4)
+		if (how & 4 && s->target.reads[0].tail)
 			record_item(r, ITEM_TENSOR, read, TPART_PACKED | TPART_STORAGE, packed,
 				    sample_pack(&s->target.reads[0], &snap, packed));
 		else

@@ -128,7 +128,7 @@ static inline uint32_t sample_pack(const struct tensor_read *c, const struct ten
 {
 	const uint8_t *w = snap->impl, *dims = w + c->sizes + 8;
 	unsigned part = (c->storage - SNAPSHOT_FIRST) / 8;
-	uint32_t ndim = w[c->sizes];
+	uint32_t ndim = w[c->sizes] <= c->inline_dims ? w[c->sizes] : 0;
 	uint32_t len = sample_append(bytes, 0, (const uint8_t *)&snap->impl_addr, 8);
 	len = sample_append(bytes, len, w, 8);
 	len = sample_append(bytes, len, w + c->storage, 8);

@@ -47,7 +47,6 @@ typedef bool interesting_fn(pid_t pid);
 enum { ENGINE_HALTS = SIGURG };
 
 enum { ENGINE_ALL_PROCS = UINT16_MAX };
-enum { ENGINE_CALM_MS = 4 };
 enum { ENGINE_AT_ONCE = 100000 }; /* records after which consume may return early */
 
 struct engine_counters {
@@ -114,8 +113,8 @@ struct engine {
 	int wake;      /* readable when a stopped thread waits for its record (PLAN_STOP); -1: none
 			  ever does */
 	bool observes; /* takes SITE_OBSERVED sites, and of others those with windows */
-	bool calm; /* set by consume: what had come took so little of its room that the next call
-		      has time for ENGINE_CALM_MS */
+	int pause_ms;  /* set by consume: how much time there is until the next call, if nothing new
+			  is expected; at most 1: the usual millisecond */
 	struct err trouble; /* something to report to the user; whoever reports it clears it */
 	/* Set plan entries first .. first + n - 1. 0 or -errno (-E2BIG: more than the nplans given
 	 * at opening). */
@@ -133,8 +132,8 @@ struct engine {
 	void (*detach)(struct engine *g, uint16_t proc);
 	/* Hand over what has arrived since the last call; returns the number of records or -errno.
 	 * Fewer than ENGINE_AT_ONCE means that none are left. Never blocks: call it about every
-	 * millisecond; see `calm`. A thread stopped at a record with HIT_STOPPED resumes when `fn`
-	 * returns. */
+	 * millisecond; see `pause_ms`. A thread stopped at a record with HIT_STOPPED resumes when
+	 * `fn` returns. */
 	int (*consume)(struct engine *g, engine_hit_fn *fn, void *arg);
 	/* Hand over what devices did, as consume; call it after consume. All records of hits taken
 	 * before a launch ended have been handed over by consume when it comes, or come in its next

@@ -122,6 +122,7 @@ struct session {
 	unsigned needs;	   /* OBSERVER_*, of all observers */
 	bool stopped;	   /* whether the thread of the record being decoded is stopped */
 	struct proc procs[PROCS_MAX];
+	unsigned nprocs; /* of these only so many, the first, were ever used */
 	unsigned total;
 	pid_t ranked_pid; /* the process asked for last, and its rank + 1 */
 	uint32_t ranked_rank1;

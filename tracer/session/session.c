@@ -133,7 +133,7 @@ static void add_rows(struct session *s, uint16_t index, struct proc *p)
 /* Update the engine as soon as the layout of a process's tensors is known. */
 static void update_procs(struct session *s)
 {
-	for (unsigned i = 0; i < PROCS_MAX; i++) {
+	for (unsigned i = 0; i < s->nprocs; i++) {
 		struct proc *p = &s->procs[i];
 		if (!p->target)
 			continue;
@@ -199,7 +199,7 @@ static void look_for_news(struct session *s)
 int session_pause(const struct session *s)
 {
 	enum { NEW_NS = 500 * 1000 * 1000 };
-	return s->engine->calm && s->now - s->news_ns >= NEW_NS ? ENGINE_CALM_MS : 1;
+	return s->now - s->news_ns >= NEW_NS && s->engine->pause_ms > 1 ? s->engine->pause_ms : 1;
 }
 
 int session_step(struct session *s, struct err *e)

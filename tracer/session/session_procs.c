@@ -18,7 +18,7 @@
 
 struct proc *session_proc(struct session *s, pid_t pid)
 {
-	for (unsigned i = 0; i < PROCS_MAX; i++)
+	for (unsigned i = 0; i < s->nprocs; i++)
 		if (s->procs[i].target && s->procs[i].alive && s->procs[i].target->pid == pid)
 			return &s->procs[i];
 	return NULL;
@@ -49,10 +49,13 @@ bool session_is_complete(pid_t pid)
 
 static struct proc *free_slot(struct session *s)
 {
-	for (unsigned i = 0; i < PROCS_MAX; i++)
-		if (!s->procs[i].target)
-			return &s->procs[i];
-	return NULL;
+	unsigned i = 0;
+	while (i < PROCS_MAX && s->procs[i].target)
+		i++;
+	if (i == PROCS_MAX)
+		return NULL;
+	s->nprocs = i < s->nprocs ? s->nprocs : i + 1;
+	return &s->procs[i];
 }
 
 static char *copy_or_empty(const char *s)
@@ -323,10 +326,10 @@ static void free_all(struct session *s)
 
 void session_free_ended(struct session *s, bool all)
 {
-	unsigned unused = 0, decoded = 0;
-	for (uint16_t i = 0; i < PROCS_MAX; i++) {
+	unsigned unused = PROCS_MAX, decoded = 0;
+	for (uint16_t i = 0; i < s->nprocs; i++) {
 		struct proc *p = &s->procs[i];
-		unused += !p->target;
+		unused -= p->target != NULL;
 		if (all && p->target && !p->alive)
 			p->decoded = decoder_end_target(s->decoder, i);
 		decoded += p->decoded;

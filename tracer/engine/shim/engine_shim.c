@@ -219,19 +219,29 @@ static int consume_sums(struct engine_shim *m, bool all, engine_hit_fn *fn, void
 	return m->nsums;
 }
 
-/* Whether the rings, as they are found, would be read in time at a quarter of the pace. */
-static bool is_calm(const struct engine_shim *m)
+/* The pause in which, at the pace since the last one, no ring becomes fuller than an eighth, nor
+ * than what stays in caches. The rings were just found. */
+static int pause_of(struct engine_shim *m)
 {
-	enum { PART = 16 };
+	enum { PART = 8, CACHED = 256 << 10, MOST_MS = 8, MS = 1000 * 1000, LONG = 1000 * MS };
+	const uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	const uint64_t past = now - m->looked < LONG ? now - m->looked : LONG;
+	const uint64_t ring = (uint64_t)m->chunks * CHUNK / PART;
+	const uint64_t room = ring < CACHED ? ring : CACHED;
+	uint64_t most = 1;
+	m->looked = now;
 	for (const struct inside *i = m->all; i; i = i->next)
 		if (!i->share || i->gone || i->share->memory)
-			return false;
+			return 1;
 	for (unsigned k = 0; k < m->nrings; k++) {
 		const struct ring *r = &m->rings[k].thread->records.ring;
-		if (r->head - r->tail > (uint64_t)m->chunks * CHUNK / PART)
-			return false;
+		const uint64_t n = r->head - r->tail;
+		most = n > most ? n : most;
 	}
-	return m->all;
+	if (most > room)
+		return 1;
+	const uint64_t ms = past * room / most / MS;
+	return ms < MOST_MS ? (int)ms : MOST_MS;
 }
 
 static int consume(struct engine *g, engine_hit_fn *fn, void *arg)
@@ -241,7 +251,7 @@ static int consume(struct engine *g, engine_hit_fn *fn, void *arg)
 	int n = 0;
 	look_after(m);
 	find_rings(m);
-	g->calm = is_calm(m);
+	g->pause_ms = pause_of(m);
 	while (n < ENGINE_AT_ONCE && (x = oldest(m)) && ring_take(m, x, fn, arg))
 		n++;
 	if (m->may_sum)
@@ -313,6 +323,8 @@ static void engine_close(struct engine *g)
 static int prepare(struct engine_shim *m, const struct spawn_user *user, struct err *e)
 {
 	int r = shim_listener_open(0, user, &m->listeners, e);
+	if (!r)
+		shim_clients_wake(m, m->listeners->sock);
 	return r ? r : shim_listener_environment(m->listeners, SHIM_SOCKET, e);
 }
 

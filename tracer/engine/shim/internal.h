@@ -89,9 +89,13 @@ struct engine_shim {
 	uint32_t chunks;		    /* of each ring */
 	int nsums;			    /* handed over by this call of consume */
 	uint64_t summed;		    /* CLOCK_MONOTONIC, ns: when sums were last read */
+	uint64_t looked;		    /* the same: when rings were last looked at */
 	const struct shim_thread *standing; /* for the record that is being handled; NULL: none */
 	uint64_t record[RECORD_MAX / 8];
 };
+
+/* What comes on this socket wakes ditrace: a message, or a process that connects. */
+void shim_clients_wake(const struct engine_shim *m, int sock);
 
 /* The client `pid` that has not gone; NULL: it is not connected and not expected. */
 struct inside *inside_find(struct engine_shim *m, pid_t pid);

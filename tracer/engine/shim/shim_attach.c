@@ -81,6 +81,7 @@ int shim_bring_in(struct engine_shim *m, pid_t pid, struct inside **out, struct 
 	}
 	d->next = m->listeners;
 	m->listeners = d;
+	shim_clients_wake(m, d->sock);
 	*i = (struct inside){.listener = d,
 			     .next = m->all,
 			     .pid = pid,

@@ -44,12 +44,16 @@ int inside_share(struct inside *i)
 	return 0;
 }
 
-/* Messages from it wake ditrace. */
-static void hear(const struct engine_shim *m, struct inside *i, int sock)
+void shim_clients_wake(const struct engine_shim *m, int sock)
 {
 	struct epoll_event e = {.events = EPOLLIN};
-	i->sock = sock;
 	epoll_ctl(m->engine.wake, EPOLL_CTL_ADD, sock, &e);
+}
+
+static void hear(const struct engine_shim *m, struct inside *i, int sock)
+{
+	i->sock = sock;
+	shim_clients_wake(m, sock);
 }
 
 /* Polling first is several times cheaper than an accept that finds nobody. */

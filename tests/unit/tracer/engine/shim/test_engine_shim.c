@@ -130,6 +130,27 @@ static void put(struct shim_share *s, unsigned ring, uint32_t size)
 	chunks_done(c, h);
 }
 
+/* Rings that fill slowly are read again late; one that has filled is not. */
+static void test_pause(void **state)
+{
+	enum { LARGE = 16 << 10 };
+	unsigned hits = 0;
+	int fd;
+	(void)state;
+	struct shim_share *s = shim_join(&seen, &fd);
+	assert_non_null(s);
+	s->thread[0].tid = 1;
+	s->nthreads = 1;
+	seen.engine->consume(seen.engine, on_hit, &hits);
+	seen.engine->consume(seen.engine, on_hit, &hits);
+	assert_true(seen.engine->pause_ms > 1);
+	for (unsigned n = 0; n <= s->chunks * (CHUNK / LARGE) / 8; n++)
+		put(s, 0, LARGE);
+	seen.engine->consume(seen.engine, on_hit, &hits);
+	assert_int_equal(seen.engine->pause_ms, 1);
+	shim_part(&seen, fd, s, on_hit, &hits);
+}
+
 /* Valid records come; after an invalid one nothing more is read from the process, and the user is
  * told. */
 static void test_corrupted(void **state)
@@ -305,6 +326,7 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_greetings, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_too_much, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_silent, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_pause, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_corrupted, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_stands, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_hostile, setup, teardown),
