@@ -446,7 +446,6 @@ static int prepare(struct report *p, struct err *e)
 		keys |= AGGREGATE_SAMPLES;
 	if (p->sides)
 		keys = (keys & ~(unsigned)AGGREGATE_PHASE) | AGGREGATE_SIDES;
-	r = r || kernels || !p->sort ? r : group_parse_sort(p->sort, keys, &p->opts.sort, e);
 	if (p->sides && !p->sort)
 		p->opts.sort = REPORT_BY_TOTAL;
 	if (p->format == FORMAT_TABLE && !p->graph)
@@ -459,13 +458,14 @@ static int prepare(struct report *p, struct err *e)
 				     ? AGGREGATE_ACTIVITIES | AGGREGATE_MEMORY |
 					   AGGREGATE_NET_MEMORY | AGGREGATE_DEVICE_MEMORY
 				     : 0;
-	r = r || !p->columns
-		? r
-		: report_columns_parse(p->columns, keys | AGGREGATE_RANKS | devices | flops,
-				       &p->chosen, e);
+	const unsigned can = keys | AGGREGATE_RANKS | devices | flops;
+	r = r || kernels || !p->sort ? r : group_parse_sort(p->sort, can, &p->opts.sort, e);
+	r = r || !p->columns ? r : report_columns_parse(p->columns, can, &p->chosen, e);
 	if (r)
 		return r;
 	keys |= report_columns_keys(&p->chosen) & AGGREGATE_FLOPS;
+	if (p->opts.sort == REPORT_BY_FLOPS || p->opts.sort == REPORT_BY_FLOP_RATE)
+		keys |= AGGREGATE_FLOPS;
 	keys |= trace_choice_of_calls(&p->choice) ? AGGREGATE_PART : 0;
 	if (p->columns)
 		p->opts.columns = &p->chosen;
@@ -558,7 +558,7 @@ int cmd_report(int argc, char **argv)
 	     groups},
 	    {'s', "sort", OPTION_STRING, &p.sort, "KEY",
 	     "device_time (default where devices were recorded), self (default), total, calls, "
-	     "mean, p50, p99, max, or what rows are grouped by",
+	     "mean, p50, p99, max, flops, any column of numbers, or what rows are grouped by",
 	     report_sort_names},
 	    {0, "columns", OPTION_STRING, &p.columns, "LIST", "of the table: calls,mean,op",
 	     report_column_names()},

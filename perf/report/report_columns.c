@@ -524,12 +524,12 @@ static bool is_usual(const struct column *c, unsigned keys)
 	return c->usual && has(c, keys);
 }
 
-void report_columns_default(unsigned keys, struct report_columns *out)
+bool report_columns_has(const char *name, unsigned keys)
 {
-	out->n = 0;
-	for (unsigned char i = 0; i < NCOLUMNS; i++)
-		if (is_usual(&columns[i], keys))
-			out->which[out->n++] = i;
+	size_t i = 0;
+	while (i < NCOLUMNS && strcmp(columns[i].name, name) != 0)
+		i++;
+	return i < NCOLUMNS && has(&columns[i], keys);
 }
 
 static int no_column(const char *word, size_t len, const char *why, unsigned keys, struct err *e)
@@ -606,6 +606,25 @@ static bool is_sorted(const struct report_columns *c, size_t i, enum report_sort
 		if (is_sorted(c, before, sort))
 			return false;
 	return is;
+}
+
+void report_columns_default(unsigned keys, enum report_sort sort, struct report_columns *out)
+{
+	const char *name = "";
+	for (int twice = 0; twice < 2; twice++) {
+		bool is_shown = sort >= REPORT_BY_OP;
+		out->n = 0;
+		for (unsigned char i = 0; i < NCOLUMNS; i++) {
+			const struct column *c = &columns[i];
+			if (!is_usual(c, keys) && !(has(c, keys) && !strcmp(c->name, name)))
+				continue;
+			out->which[out->n++] = i;
+			is_shown |= is_sorted(out, out->n - 1, sort);
+		}
+		if (is_shown)
+			return;
+		name = report_sort_names[sort];
+	}
 }
 
 /* Where there are devices, the host's total gives way to their time. */
