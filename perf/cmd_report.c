@@ -200,7 +200,7 @@ int cmd_report(int argc, char **argv)
 	     groups},
 	    {'s', "sort", OPTION_STRING, &p.sort, "KEY",
 	     "device_time (default where devices were recorded), self (default), total, calls, "
-	     "mean, p50, p99, max, or what rows are grouped by",
+	     "mean, p50, p99, max, flops, any column of numbers, or what rows are grouped by",
 	     report_sort_names},
 	    {0, "columns", OPTION_STRING, &p.columns, "LIST", "of the table: calls,mean,op",
 	     report_column_names()},

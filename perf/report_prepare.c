@@ -109,17 +109,21 @@ static unsigned row_keys(struct report *p, unsigned keys)
 	return keys;
 }
 
-/* --columns: of what may be in the trace, as it is not read yet. */
-static int prepare_columns(struct report *p, unsigned keys, struct err *e)
+/* What rows by `keys` may have, as the trace is not read yet: for --columns and --sort. */
+static unsigned keys_with_all_that_may_be(const struct report *p, unsigned keys)
 {
 	const unsigned flops = p->sides || p->samples || p->gaps || p->graph ? 0 : AGGREGATE_FLOPS;
 	const unsigned devices = flops && !(keys & AGGREGATE_NO_ACTIVITIES)
 				     ? AGGREGATE_ACTIVITIES | AGGREGATE_MEMORY |
 					   AGGREGATE_NET_MEMORY | AGGREGATE_DEVICE_MEMORY
 				     : 0;
+	return keys | AGGREGATE_RANKS | devices | flops;
+}
+
+static int prepare_columns(struct report *p, unsigned can, struct err *e)
+{
 	p->opts.columns = &p->chosen;
-	return report_columns_parse(p->columns, keys | AGGREGATE_RANKS | devices | flops,
-				    &p->chosen, e);
+	return report_columns_parse(p->columns, can, &p->chosen, e);
 }
 
 static int allocate_sums(struct report *p, unsigned keys, struct err *e)
@@ -127,6 +131,8 @@ static int allocate_sums(struct report *p, unsigned keys, struct err *e)
 	const unsigned workers = p->graph || p->samples || p->gaps ? 0 : AGGREGATE_WORKERS;
 	const bool of_calls = trace_choice_of_calls(&p->choice), has_steps = !of_calls && !p->graph;
 	keys |= report_columns_keys(&p->chosen) & AGGREGATE_FLOPS;
+	if (p->opts.sort == REPORT_BY_FLOPS || p->opts.sort == REPORT_BY_FLOP_RATE)
+		keys |= AGGREGATE_FLOPS;
 	keys |= of_calls ? AGGREGATE_PART : 0;
 	p->sum = aggregate_new_by(keys | AGGREGATE_STEADY | workers);
 	p->gap_sum = p->gaps ? aggregate_new_by(AGGREGATE_LINE | workers) : NULL;
@@ -151,8 +157,9 @@ int report_prepare(struct report *p, struct err *e)
 	if (p->group && !kernels)
 		r = group_parse(p->group, &keys, e);
 	keys = row_keys(p, keys);
+	const unsigned can = keys_with_all_that_may_be(p, keys);
 	if (!r && p->sort && !kernels)
-		r = group_parse_sort(p->sort, keys, &p->opts.sort, e);
+		r = group_parse_sort(p->sort, can, &p->opts.sort, e);
 	if (p->sides && !p->sort)
 		p->opts.sort = REPORT_BY_TOTAL;
 	if (p->format == FORMAT_TABLE && !p->graph)
@@ -160,7 +167,7 @@ int report_prepare(struct report *p, struct err *e)
 	if (!r && p->percent_limit)
 		r = report_parse_percent(p->percent_limit, &p->opts.percent_limit, e);
 	if (!r && p->columns)
-		r = prepare_columns(p, keys, e);
+		r = prepare_columns(p, can, e);
 	return r ? r : allocate_sums(p, keys, e);
 }
 

@@ -89,7 +89,10 @@ static void sort_beside(struct view *v, int by)
 {
 	bool reversed;
 	int c = view_sorted(v, &reversed);
-	view_sort(v, (enum view_column)((c + by + VIEW_COLUMNS) % VIEW_COLUMNS));
+	do
+		c = (c + by + VIEW_COLUMNS) % VIEW_COLUMNS;
+	while (!view_has(v, (enum view_column)c));
+	view_sort(v, (enum view_column)c);
 }
 
 static void sort_by(struct view *v, enum view_column c)
@@ -260,9 +263,11 @@ static int command(struct top *t, int key)
 /* The letter of each column's name. */
 static bool sort_letter(struct view *v, int key)
 {
-	static const char letters[VIEW_COLUMNS + 1] = "STNMPOHW";
+	static const char letters[VIEW_COLUMNS + 1] = "STNMPDOHW";
 	const char *at = key > 0 && key < 0x80 ? strchr(letters, key) : NULL;
 	if (!at || !*at)
+		return false;
+	if (!view_has(v, (enum view_column)(at - letters)))
 		return false;
 	sort_largest_first(v, (enum view_column)(at - letters));
 	return true;

@@ -213,8 +213,6 @@ int aggregate_memory_end(struct aggregate *a);
 void aggregate_memory_free(struct memory_sums *m);     /* NULL allowed */
 void aggregate_early_free(struct early_activities *e); /* NULL allowed */
 
-/* What stands in place of the op: "(in no op)". NULL for LAUNCH_IN_OP and AGGREGATE_NO_CALL. */
-const char *report_launch_text(unsigned launch);
 
 /* The index of the event's row, or -ENOMEM; new if need be. launch: as in struct aggregate_row.
  * _again: through a cache. */

@@ -19,33 +19,99 @@ double report_percent(uint64_t part, uint64_t whole)
 	return whole ? 100.0 * (double)part / (double)whole : 0;
 }
 
-static uint64_t sort_key(const struct aggregate_row *r, enum report_sort sort)
+static double ratio(double part, double whole)
+{
+	return whole > 0 ? part / whole : 0;
+}
+
+/* The least or the most time that a rank has of the row. */
+static uint64_t of_ranks(const struct aggregate_row *r, size_t n, bool most)
+{
+	uint64_t is = n ? aggregate_rank_ns(r, 0) : 0;
+	for (size_t i = 1; i < n; i++) {
+		uint64_t ns = aggregate_rank_ns(r, i);
+		is = (ns > is) == most ? ns : is;
+	}
+	return is;
+}
+
+static double memory_key(const struct memory_row *m, enum report_sort sort)
 {
 	switch (sort) {
-	case REPORT_BY_TOTAL:
-		return r->total_ns + r->backward_ns;
-	case REPORT_BY_CALLS:
-		return r->calls;
-	case REPORT_BY_MEAN:
-		return report_mean(r);
-	case REPORT_BY_P99:
-		return aggregate_quantile(r, 0.99);
-	case REPORT_BY_MAX:
-		return r->max_ns;
-	case REPORT_BY_P50:
-		return aggregate_quantile(r, 0.5);
-	case REPORT_BY_DEVICE_TIME:
-		return r->device_ns;
 	case REPORT_BY_ALLOC:
-		return r->memory[MEMORY_CPU].allocated;
-	case REPORT_BY_PEAK:
-		return r->memory[MEMORY_CPU].at_peak;
 	case REPORT_BY_DEVICE_ALLOC:
-		return r->memory[MEMORY_DEVICES].allocated;
+		return (double)m->allocated;
+	case REPORT_BY_FREED:
+	case REPORT_BY_DEVICE_FREED:
+		return (double)m->freed;
+	case REPORT_BY_ALLOCS:
+	case REPORT_BY_DEVICE_ALLOCS:
+		return (double)m->allocs;
+	case REPORT_BY_PEAK:
 	case REPORT_BY_DEVICE_PEAK:
-		return r->memory[MEMORY_DEVICES].at_peak;
+		return (double)m->at_peak;
+	case REPORT_BY_NET:
+	case REPORT_BY_DEVICE_NET:
+		return (double)m->net;
+	default:
+		return (double)m->allocated - (double)m->freed;
+	}
+}
+
+static double sort_key(const struct aggregate_row *r, const struct report_opts *opts)
+{
+	switch (opts->sort) {
+	case REPORT_BY_TOTAL:
+		return (double)(r->total_ns + r->backward_ns);
+	case REPORT_BY_CALLS:
+		return (double)r->calls;
+	case REPORT_BY_MEAN:
+		return (double)report_mean(r);
+	case REPORT_BY_P99:
+		return (double)aggregate_quantile(r, 0.99);
+	case REPORT_BY_MAX:
+		return (double)r->max_ns;
+	case REPORT_BY_P50:
+		return (double)aggregate_quantile(r, 0.5);
+	case REPORT_BY_MIN:
+		return r->calls ? (double)r->min_ns : 0;
+	case REPORT_BY_THROWN:
+		return (double)r->thrown;
+	case REPORT_BY_DEVICE_TIME:
+		return (double)r->device_ns;
+	case REPORT_BY_ACTIVITIES:
+		return (double)r->activities;
+	case REPORT_BY_ALLOC:
+	case REPORT_BY_FREED:
+	case REPORT_BY_ALLOCS:
+	case REPORT_BY_PEAK:
+	case REPORT_BY_NET:
+	case REPORT_BY_SELF_NET:
+		return memory_key(&r->memory[MEMORY_CPU], opts->sort);
+	case REPORT_BY_DEVICE_ALLOC:
+	case REPORT_BY_DEVICE_FREED:
+	case REPORT_BY_DEVICE_ALLOCS:
+	case REPORT_BY_DEVICE_PEAK:
+	case REPORT_BY_DEVICE_NET:
+	case REPORT_BY_SELF_DEVICE_NET:
+		return memory_key(&r->memory[MEMORY_DEVICES], opts->sort);
+	case REPORT_BY_FLOPS:
+		return r->flops;
+	case REPORT_BY_FLOP_RATE:
+		return r->flops_unknown ? 0 : ratio(r->flops, (double)r->total_ns);
+	case REPORT_BY_FORWARD:
+		return (double)r->total_ns;
+	case REPORT_BY_BACKWARD:
+		return (double)r->backward_ns;
+	case REPORT_BY_BACKWARD_CALLS:
+		return (double)r->backward_calls;
+	case REPORT_BY_RATIO:
+		return r->backward_calls ? ratio((double)r->backward_ns, (double)r->total_ns) : 0;
+	case REPORT_BY_LEAST:
+	case REPORT_BY_MOST:
+		return (double)of_ranks(r, opts->nranks, opts->sort == REPORT_BY_MOST);
 	case REPORT_BY_SELF:
-		return r->self_ns;
+		return (double)r->self_ns;
 	default:
 		return 0;
 	}
@@ -92,6 +158,8 @@ static int compare_key(const struct aggregate_row *x, const struct aggregate_row
 		return compare_text(x->device, y->device);
 	case REPORT_BY_SYMBOL:
 		return compare_text(x->symbol, y->symbol);
+	case REPORT_BY_OBJECT:
+		return compare_text(x->object, y->object);
 	case REPORT_BY_RANK:
 		return compare_int(x->rank1, y->rank1);
 	default:
@@ -127,15 +195,15 @@ static int compare_rows(const void *a, const void *b, void *opts)
 	const struct aggregate_row *x = *(const struct aggregate_row *const *)a;
 	const struct aggregate_row *y = *(const struct aggregate_row *const *)b;
 	enum report_sort sort = ((const struct report_opts *)opts)->sort;
-	uint64_t kx = sort_key(x, sort), ky = sort_key(y, sort);
+	double kx = sort_key(x, opts), ky = sort_key(y, opts);
 	if (part_of(x) != part_of(y))
 		return part_of(x) < part_of(y) ? -1 : 1;
-	if (kx != ky)
+	if (kx > ky || kx < ky)
 		return kx > ky ? -1 : 1;
 	int c = compare_key(x, y, sort);
 	if (!c && sort >= REPORT_BY_DEVICE_TIME && x->self_ns != y->self_ns)
 		return x->self_ns > y->self_ns ? -1 : 1;
-	for (enum report_sort k = REPORT_BY_OP; !c && k <= REPORT_BY_RANK; k++)
+	for (enum report_sort k = REPORT_BY_OP; !c && k <= REPORT_BY_OBJECT; k++)
 		c = compare_key(x, y, k);
 	return c;
 }
@@ -156,14 +224,20 @@ struct aggregate_totals report_totals(const struct aggregate *a, const struct re
 	return t;
 }
 
+/* Whether it is little of the time that what rows are sorted by may be found in. */
+static bool is_apart_from_time(enum report_sort sort)
+{
+	return (sort >= REPORT_BY_ALLOC && sort <= REPORT_BY_SELF_DEVICE_NET) ||
+	       sort == REPORT_BY_THROWN;
+}
+
 /* Whether the row has `limit` percent of the time of the host or of devices. */
 static bool is_large(const struct aggregate_row *r, uint64_t observed_ns,
 		     const struct report_opts *opts, double limit)
 {
 	return report_percent(r->total_ns + r->backward_ns, observed_ns) >= limit ||
 	       report_percent(r->device_ns, opts->busy_ns) >= limit ||
-	       (opts->sort >= REPORT_BY_ALLOC && opts->sort <= REPORT_BY_DEVICE_PEAK &&
-		sort_key(r, opts->sort));
+	       (is_apart_from_time(opts->sort) && (sort_key(r, opts) > 0 || sort_key(r, opts) < 0));
 }
 
 const struct aggregate_row **report_sorted(const struct aggregate *a,
@@ -271,7 +345,7 @@ static int print_table(FILE *f, const struct aggregate *a, const struct report_o
 	const struct aggregate_row **rows = report_sorted(a, opts, 0, &n);
 	struct table *t = table_new();
 	int r = -ENOMEM;
-	report_columns_default(aggregate_keys(a), &columns);
+	report_columns_default(aggregate_keys(a), opts->sort, &columns);
 	if (opts->columns)
 		columns = *opts->columns;
 	if (rows && t) {

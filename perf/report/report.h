@@ -111,6 +111,25 @@ enum report_sort {
 	REPORT_BY_PEAK,
 	REPORT_BY_DEVICE_ALLOC,
 	REPORT_BY_DEVICE_PEAK,
+	REPORT_BY_FREED,
+	REPORT_BY_ALLOCS,
+	REPORT_BY_DEVICE_FREED,
+	REPORT_BY_DEVICE_ALLOCS,
+	REPORT_BY_NET,
+	REPORT_BY_SELF_NET,
+	REPORT_BY_DEVICE_NET,
+	REPORT_BY_SELF_DEVICE_NET,
+	REPORT_BY_MIN,
+	REPORT_BY_THROWN,
+	REPORT_BY_ACTIVITIES,
+	REPORT_BY_FLOPS,
+	REPORT_BY_FLOP_RATE,
+	REPORT_BY_FORWARD,
+	REPORT_BY_BACKWARD,
+	REPORT_BY_BACKWARD_CALLS,
+	REPORT_BY_RATIO,
+	REPORT_BY_LEAST,
+	REPORT_BY_MOST,
 	REPORT_BY_OP, /* ascending from here on; the numbers above descending */
 	REPORT_BY_LINE,
 	REPORT_BY_FILE,
@@ -123,6 +142,7 @@ enum report_sort {
 	REPORT_BY_PHASE,
 	REPORT_BY_SYMBOL,
 	REPORT_BY_RANK,
+	REPORT_BY_OBJECT,
 };
 
 /* Words for --sort, in the order of enum report_sort, NULL at the end. */
@@ -179,6 +199,9 @@ struct report_opts {
 	const char *engine; /* why the engine is not the first choice; NULL: it is, or not known */
 };
 
+/* What stands in place of the op: "(in no op)". NULL for LAUNCH_IN_OP and AGGREGATE_NO_CALL. */
+const char *report_launch_text(unsigned launch);
+
 /* Print what was traced, the table, and the time in no op. The columns are Self % and Total % (of
  * the observed time, see aggregate_totals), where devices did something that and its share of their
  * busy time, Self, Total, Calls, Mean, P99, Max, and the keys of the rows. Rows with a phase come
@@ -212,8 +235,8 @@ struct report_columns {
 	unsigned char which[REPORT_COLUMNS_MAX];
 };
 
-/* The default columns of rows by `keys` (AGGREGATE_*). */
-void report_columns_default(unsigned keys, struct report_columns *out);
+/* The default columns of rows by `keys` (AGGREGATE_*); with the one that they are sorted by. */
+void report_columns_default(unsigned keys, enum report_sort sort, struct report_columns *out);
 
 /* Their names, NULL at the end. */
 const char *const *report_column_names(void);
@@ -221,6 +244,9 @@ const char *const *report_column_names(void);
 /* Parse "calls,mean,op". 0, or -EINVAL: no such column, not one of rows by `keys`, or too many. */
 int report_columns_parse(const char *text, unsigned keys, struct report_columns *out,
 			 struct err *e);
+
+/* Whether rows with these keys can have a column of that name. */
+bool report_columns_has(const char *name, unsigned keys);
 
 /* What an aggregate has to have for the chosen columns (AGGREGATE_*). */
 unsigned report_columns_keys(const struct report_columns *c);

@@ -35,12 +35,12 @@ static bool is_usual(const struct report_column *c, unsigned keys)
 	return c->flags & COL_USUAL && is_of(c, keys);
 }
 
-void report_columns_default(unsigned keys, struct report_columns *out)
+bool report_columns_has(const char *name, unsigned keys)
 {
-	out->n = 0;
-	for (unsigned char i = 0; i < report_ncolumns; i++)
-		if (is_usual(&report_columns[i], keys))
-			out->which[out->n++] = i;
+	size_t i = 0;
+	while (i < report_ncolumns && strcmp(report_columns[i].name, name) != 0)
+		i++;
+	return i < report_ncolumns && is_of(&report_columns[i], keys);
 }
 
 static int no_column(const char *word, size_t len, const char *why, unsigned keys, struct err *e)
@@ -117,6 +117,25 @@ static bool is_sorted(const struct report_columns *c, size_t i, enum report_sort
 		if (is_sorted(c, before, sort))
 			return false;
 	return is;
+}
+
+void report_columns_default(unsigned keys, enum report_sort sort, struct report_columns *out)
+{
+	const char *name = "";
+	for (int twice = 0; twice < 2; twice++) {
+		bool is_shown = sort >= REPORT_BY_OP;
+		out->n = 0;
+		for (unsigned char i = 0; i < report_ncolumns; i++) {
+			const struct report_column *c = &report_columns[i];
+			if (!is_usual(c, keys) && !(is_of(c, keys) && !strcmp(c->name, name)))
+				continue;
+			out->which[out->n++] = i;
+			is_shown |= is_sorted(out, out->n - 1, sort);
+		}
+		if (is_shown)
+			return;
+		name = report_sort_names[sort];
+	}
 }
 
 static bool is_column(const struct report_columns *c, size_t i, const char *name)

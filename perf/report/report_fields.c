@@ -342,6 +342,7 @@ static unsigned keys_of(enum report_sort sort)
 	case REPORT_BY_PHASE:
 		return AGGREGATE_PHASE;
 	case REPORT_BY_SYMBOL:
+	case REPORT_BY_OBJECT:
 		return AGGREGATE_SYMBOL;
 	case REPORT_BY_RANK:
 		return AGGREGATE_RANK;
@@ -351,34 +352,76 @@ static unsigned keys_of(enum report_sort sort)
 }
 
 const char *const report_sort_names[] = {
-    "self",   "total",	"calls",	"mean",	       "p99",	 "max",	  "p50",    "device_time",
-    "alloc",  "peak",	"device_alloc", "device_peak", "op",	 "line",  "file",   "function",
-    "thread", "module", "shape",	"dtype",       "device", "phase", "symbol", "rank",
-    NULL};
+    "self",	     "total",	    "calls",	      "mean",	    "p99",
+    "max",	     "p50",	    "device_time",    "alloc",	    "peak",
+    "device_alloc",  "device_peak", "freed",	      "allocs",	    "device_freed",
+    "device_allocs", "cpu_mem",	    "self_cpu_mem",   "device_mem", "self_device_mem",
+    "min",	     "thrown",	    "activities",     "flops",	    "flop_rate",
+    "forward",	     "backward",    "backward_calls", "ratio",	    "least",
+    "most",	     "op",	    "line",	      "file",	    "function",
+    "thread",	     "module",	    "shape",	      "dtype",	    "device",
+    "phase",	     "symbol",	    "rank",	      "object",	    NULL};
+
+/* Columns that show what rows are sorted by under another name. */
+static const char *sort_name(const char *text, unsigned keys)
+{
+	static const char *const others[][2] = {{"self_percent", "self"},
+						{"total_percent", "total"},
+						{"both_percent", "total"},
+						{"where", "line"},
+						{"device_percent", "device_time"}};
+	if (keys & AGGREGATE_SAMPLES && !strcmp(text, "samples"))
+		return "calls";
+	if (keys & AGGREGATE_SAMPLES && !strcmp(text, "overhead"))
+		return "self";
+	if (!(keys & AGGREGATE_DEVICE) && !strcmp(text, "device"))
+		return "device_time";
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		if (!strcmp(text, others[i][0]))
+			return others[i][1];
+	return text;
+}
+
+static int no_sort(const char *text, unsigned keys, struct err *e)
+{
+	struct suggestions near = {.word = text};
+	char names[512] = "", list[256];
+	size_t used = 0;
+	for (size_t i = 0; report_sort_names[i]; i++) {
+		const char *name = report_sort_names[i];
+		bool can = i >= REPORT_BY_OP ? (keys_of((enum report_sort)i) & keys) != 0
+					     : i <= REPORT_BY_P50 || report_columns_has(name, keys);
+		if (!can)
+			continue;
+		suggestions_add(&near, name);
+		if (used < sizeof(names))
+			used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",
+						 used ? ", " : "", name);
+	}
+	err_set(e, -EINVAL, "--sort: rows cannot be sorted by \"%.40s\"", text);
+	return suggestions_list(&near, list, sizeof(list)) ? err_hint(e, "near it: %s", list)
+							   : err_hint(e, "one of %s", names);
+}
 
 int group_parse_sort(const char *text, unsigned keys, enum report_sort *sort, struct err *e)
 {
+	const char *name = sort_name(text, keys);
 	size_t i = 0;
-	if (keys & AGGREGATE_SAMPLES && !strcmp(text, "samples"))
-		text = "calls";
-	if (keys & AGGREGATE_SAMPLES && !strcmp(text, "overhead"))
-		text = "self";
-	if (!(keys & AGGREGATE_DEVICE) && !strcmp(text, "device"))
-		text = "device_time";
-	while (report_sort_names[i] && strcmp(text, report_sort_names[i]) != 0)
+	while (report_sort_names[i] && strcmp(name, report_sort_names[i]) != 0)
 		i++;
-	if (!report_sort_names[i]) {
-		err_set(e, -EINVAL, "--sort: rows cannot be sorted by \"%.40s\"", text);
-		return err_hint(
-		    e,
-		    "one of self, total, calls, mean, p50, p99, max, device_time, alloc, peak, "
-		    "device_alloc, device_peak, %s",
-		    words);
-	}
+	if (!report_sort_names[i])
+		return no_sort(text, keys, e);
 	*sort = (enum report_sort)i;
 	if (*sort == REPORT_BY_DEVICE_TIME && keys & AGGREGATE_NO_ACTIVITIES) {
 		err_set(e, -EINVAL, "--sort %s: such rows have no time of devices", text);
 		return err_hint(e, "those of ops without --side-by-side have");
+	}
+	if (*sort > REPORT_BY_DEVICE_TIME && *sort < REPORT_BY_OP &&
+	    !report_columns_has(name, keys)) {
+		err_set(e, -EINVAL, "--sort %s: such rows have no such column", text);
+		return err_hint(e, *sort >= REPORT_BY_FORWARD && *sort <= REPORT_BY_RATIO
+				       ? "those of --side-by-side have"
+				       : "those of ops without --side-by-side have");
 	}
 	if (!keys_of(*sort) || keys_of(*sort) & keys)
 		return 0;

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 NUMBERS = {"self": "self_ns", "total": "total_ns", "calls": "calls", "mean": "mean_ns", "p50": "p50_ns", "p99": "p99_ns",
-           "max": "max_ns"}
+           "max": "max_ns", "min": "min_ns", "thrown": "thrown", "self_percent": "self_ns", "total_percent": "total_ns"}
 WORDS = ["op", "line", "file", "function", "thread", "module", "shape", "dtype", "device", "phase"]
 samples = "--samples" in sys.argv
 if samples:

@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "base/map.h"
+#include "perf/report/report.h"
 
 enum { KEY_MAX = 4096, NAME_MAX_BYTES = 512, SHAPES_MAX = 256 };
 
@@ -121,6 +122,12 @@ static const char *module_of(const struct op_event *ev)
 	return module ? module : grouping_no_module;
 }
 
+/* What a device did that was launched in no op, or it is not known in which. */
+static bool is_in_no_op(const struct op_event *ev)
+{
+	return ev->op->name[0] == '(';
+}
+
 static void make_key(struct key *k, enum grouping_by group, const struct op_event *ev)
 {
 	const struct py_frame *where = py_stack_where(ev->where_stack);
@@ -131,7 +138,7 @@ static void make_key(struct key *k, enum grouping_by group, const struct op_even
 		return;
 	}
 	key_bytes(k, &ev->phase, 1);
-	if (group != GROUPING_LINE && group != GROUPING_MODULE)
+	if ((group != GROUPING_LINE && group != GROUPING_MODULE) || is_in_no_op(ev))
 		key_text(k, ev->op->name);
 	if (group == GROUPING_MODULE)
 		key_text(k, module_of(ev));
@@ -191,6 +198,8 @@ static const char *name_of(const struct grouping *t, const struct op_event *ev, 
 {
 	char shapes[SHAPES_MAX];
 	const char *name;
+	if (is_in_no_op(ev) && (t->group != GROUPING_THREAD || !ev->tid))
+		return ev->op->name;
 	switch (t->group) {
 	case GROUPING_LINE:
 		snprintf(out, size, "(%s)", op_phase_names[ev->phase]);
@@ -306,6 +315,27 @@ int grouping_add_sum(struct grouping *t, const struct op_sum *s)
 		return (int)id;
 	aggregate_rows(t->sum, &before);
 	int r = aggregate_add_sum(t->sum, &named);
+	if (!r)
+		row_added(t, id, before);
+	return r;
+}
+
+int grouping_add_activity(struct grouping *t, const struct activity *a)
+{
+	const struct op_desc none = {.name = report_launch_text(a->launch)};
+	struct op_event of = a->of;
+	struct activity named = *a;
+	size_t before;
+	if (t->group == GROUPING_SHAPE)
+		return 0;
+	of.op = of.op ? of.op : &none;
+	int64_t id = row_of(t, &of, &named.of);
+	if (id < 0)
+		return (int)id;
+	/* The row is the calls', too, or has a name that says what is not known. */
+	named.launch = LAUNCH_IN_OP;
+	aggregate_rows(t->sum, &before);
+	int r = aggregate_add_activity(t->sum, &named);
 	if (!r)
 		row_added(t, id, before);
 	return r;

@@ -64,7 +64,7 @@ struct view {
 	struct off_op all_outside, going_outside, whole_outside; /* off-op time of each */
 	struct looks looks;
 	enum grouping_by group;
-	bool interval, reversed;
+	bool interval, reversed, devices; /* devices: these did something */
 	enum view_column column;
 	char filter[VIEW_FILTER_MAX];
 	struct view_row *rows;

@@ -86,6 +86,7 @@ int view_reset(struct view *v)
 	v->steps = (struct step_times){0};
 	v->first_ns = v->last_ns = 0;
 	v->summed = 0;
+	v->devices = false;
 	v->second = (struct second){0};
 	v->ops_per_s = 0;
 	return new_tallies(v);
@@ -241,6 +242,15 @@ static int add_event(struct view *v, const struct op_event *ev, const struct tra
 	return r ? r : add_outside(v, ev);
 }
 
+static int add_activity(struct view *v, const struct activity *a)
+{
+	int r = 0;
+	for (int g = 0; g < GROUPING_GROUPS && !r; g++)
+		r = grouping_add_activity(v->all[g], a);
+	v->devices = true;
+	return r || !v->interval ? r : grouping_add_activity(v->going, a);
+}
+
 static int add_thread(struct view *v, int32_t pid, int32_t tid, const char *name)
 {
 	size_t i = 0;
@@ -294,6 +304,8 @@ int view_add(struct view *v, const struct trace_item *item)
 		return add_event(v, &item->event, &item->raw);
 	case TRACE_SUM:
 		return add_sum(v, &item->sum);
+	case TRACE_ACTIVITY:
+		return add_activity(v, &item->activity);
 	case TRACE_LOST:
 		v->lost += item->lost.count;
 		return 0;

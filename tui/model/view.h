@@ -89,6 +89,10 @@ int grouping_add(struct grouping *t, const struct op_event *ev, const struct tra
 /* Add calls that were summed up. 0 or -ENOMEM. */
 int grouping_add_sum(struct grouping *t, const struct op_sum *s);
 
+/* Add what a device did, to the row of the op that launched it; to none by shapes, which are not
+ * known. 0 or -ENOMEM. */
+int grouping_add_activity(struct grouping *t, const struct activity *a);
+
 /* All rows by id, valid until the next grouping_add. */
 struct grouping_row *const *grouping_rows(const struct grouping *t, size_t *n);
 
@@ -106,6 +110,7 @@ enum view_column {
 	VIEW_CALLS,
 	VIEW_MEAN,
 	VIEW_P99,
+	VIEW_DEVICE, /* where devices did something, and not in the tree */
 	VIEW_OP,
 	VIEW_SHAPES,
 	VIEW_WHERE,
@@ -131,6 +136,7 @@ struct view_row {
 	int64_t module_id;
 	uint64_t mean_ns, p99_ns;
 	double self_percent, total_percent; /* of the observed time of the threads */
+	double device_percent;		    /* of the time in which devices did something */
 	double calls_per_s;		    /* per second of trace time */
 };
 
@@ -215,6 +221,9 @@ const char *view_filter(const struct view *v);
 const struct view_row *view_rows(struct view *v, size_t *n);
 
 void view_head(const struct view *v, struct view_head *out);
+
+/* Whether rows have a column: shapes always, VIEW_DEVICE only of some. */
+bool view_has(const struct view *v, enum view_column column);
 
 /* All rows of a grouping by id; valid until view_add. */
 struct grouping_row *const *view_all(const struct view *v, enum grouping_by group, size_t *n);

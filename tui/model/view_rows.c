@@ -90,8 +90,8 @@ void view_head(const struct view *v, struct view_head *out)
 	}
 }
 
-const char *const view_column_names[] = {"Self%", "Total%", "Calls/s", "Mean", "P99",
-					 "Op",	  "Shapes", "Where",   NULL};
+const char *const view_column_names[] = {"Self%", "Total%", "Calls/s", "Mean",	"P99",
+					 "Dev%",  "Op",	    "Shapes",  "Where", NULL};
 
 const struct grouping *view_shown(const struct view *v, uint64_t *ns)
 {
@@ -156,6 +156,12 @@ const char *view_filter(const struct view *v)
 	return v->filter;
 }
 
+bool view_has(const struct view *v, enum view_column column)
+{
+	return column != VIEW_DEVICE ||
+	       (v->devices && !v->tree.shown && v->group != GROUPING_SHAPE);
+}
+
 static bool contains(const char *s, const char *part)
 {
 	return s && strcasestr(s, part);
@@ -197,6 +203,8 @@ static int compare_by(const struct view_row *a, const struct view_row *b, enum v
 		return by_number((double)a->mean_ns, (double)b->mean_ns);
 	case VIEW_P99:
 		return by_number((double)a->p99_ns, (double)b->p99_ns);
+	case VIEW_DEVICE:
+		return by_number((double)a->sum->device_ns, (double)b->sum->device_ns);
 	case VIEW_SHAPES:
 		return by_number((double)a->row->last_elements, (double)b->row->last_elements);
 	case VIEW_OP:
@@ -223,8 +231,8 @@ static double percent(uint64_t part, uint64_t whole)
 	return whole ? 100.0 * (double)part / (double)whole : 0;
 }
 
-static struct view_row view_row_of(const struct grouping_row *row, uint64_t observed_ns,
-				   uint64_t wall_ns)
+static struct view_row view_row_of(const struct grouping_row *row,
+				   const struct aggregate_totals *totals, uint64_t wall_ns)
 {
 	const struct aggregate_row *s = row->sum;
 	return (struct view_row){
@@ -232,8 +240,9 @@ static struct view_row view_row_of(const struct grouping_row *row, uint64_t obse
 	    .sum = s,
 	    .mean_ns = s->calls ? s->sum_ns / s->calls : 0,
 	    .p99_ns = aggregate_quantile(s, 0.99),
-	    .self_percent = percent(s->self_ns, observed_ns),
-	    .total_percent = percent(s->total_ns, observed_ns),
+	    .self_percent = percent(s->self_ns, totals->observed_ns),
+	    .total_percent = percent(s->total_ns, totals->observed_ns),
+	    .device_percent = percent(s->device_ns, totals->busy_ns),
 	    .calls_per_s = wall_ns ? (double)s->calls * 1e9 / (double)wall_ns : 0,
 	};
 }
@@ -252,7 +261,7 @@ static int add_rows(struct view *v)
 	/* Only one of several rows with the same name has the sum of their calls. */
 	for (size_t i = 0; i < all; i++)
 		if (rows[i]->sum && passes(v, rows[i]->sum))
-			v->rows[v->nrows++] = view_row_of(rows[i], totals.observed_ns, wall_ns);
+			v->rows[v->nrows++] = view_row_of(rows[i], &totals, wall_ns);
 	qsort_r(v->rows, v->nrows, sizeof(*v->rows), compare_rows, v);
 	return 0;
 }

@@ -8,7 +8,7 @@
 
 enum {
 	GAP = 2,
-	NUMBERS = VIEW_P99 + 1,
+	NUMBERS = VIEW_DEVICE + 1,
 	OP_MIN = 24,
 	SHAPES_MAX = 256,
 	VIEW_MODULE_MAX = 1024,
@@ -22,11 +22,11 @@ struct layout {
 	} of[VIEW_COLUMNS];
 };
 
-static const int number_widths[NUMBERS] = {6, 7, 9, 7, 7};
+static const int number_widths[NUMBERS] = {6, 7, 9, 7, 7, 6};
 
 /* Where there is no room for OP_MIN columns of text, in this order. */
-static const enum view_column gives_way[NUMBERS - 1] = {VIEW_P99, VIEW_MEAN, VIEW_CALLS,
-							VIEW_TOTAL};
+static const enum view_column gives_way[NUMBERS - 1] = {VIEW_P99, VIEW_MEAN, VIEW_CALLS, VIEW_TOTAL,
+							VIEW_DEVICE};
 
 static bool has_where(enum grouping_by g)
 {
@@ -47,7 +47,8 @@ static struct layout layout_of(const struct top *t)
 	struct layout l;
 	int x = 2; /* room for the mark of backward rows */
 	bool of_calls = !view_is_tree(t->view);
-	bool is_shown[NUMBERS] = {true, true, true, of_calls, of_calls};
+	bool is_shown[NUMBERS] = {true,	    true,     true,
+				  of_calls, of_calls, view_has(t->view, VIEW_DEVICE)};
 	for (int c = 0; c < NUMBERS; c++)
 		x += is_shown[c] ? number_widths[c] + GAP : 0;
 	for (size_t i = 0; i < NUMBERS - 1 && screen_width() - x < OP_MIN; i++) {
@@ -122,6 +123,11 @@ static void draw_module(const struct layout *l, int y, const struct view_row *r)
 	screen_text(y, l->of[VIEW_OP].x, l->of[VIEW_OP].width, text, STYLE_PLAIN);
 }
 
+static enum style heat(double percent)
+{
+	return percent >= 10 ? STYLE_HOT : percent >= 3 ? STYLE_WARM : STYLE_PLAIN;
+}
+
 static void draw_numbers(const struct layout *l, int y, const struct view_row *r)
 {
 	char text[NUMBERS][32];
@@ -133,13 +139,18 @@ static void draw_numbers(const struct layout *l, int y, const struct view_row *r
 		text_ns(text[VIEW_P99], sizeof(text[0]), r->p99_ns);
 	else
 		snprintf(text[VIEW_P99], sizeof(text[0]), "-");
-	for (int c = 0; c < NUMBERS; c++) {
-		bool heat = c == VIEW_SELF;
+	if (r->sum && r->sum->activities)
+		snprintf(text[VIEW_DEVICE], sizeof(text[0]), "%.1f", r->device_percent);
+	else
+		snprintf(text[VIEW_DEVICE], sizeof(text[0]), "-");
+	/* Rows that only devices have, of what was launched in no op. */
+	for (int c = VIEW_SELF; c < VIEW_DEVICE && r->sum && !r->sum->calls; c++)
+		snprintf(text[c], sizeof(text[0]), "-");
+	for (int c = 0; c < NUMBERS; c++)
 		screen_right(y, l->of[c].x, l->of[c].width, text[c],
-			     heat && r->self_percent >= 10  ? STYLE_HOT
-			     : heat && r->self_percent >= 3 ? STYLE_WARM
-							    : STYLE_PLAIN);
-	}
+			     c == VIEW_SELF	? heat(r->self_percent)
+			     : c == VIEW_DEVICE ? heat(r->device_percent)
+						: STYLE_PLAIN);
 }
 
 static void draw_shapes(const struct top *t, const struct layout *l, int y,
@@ -158,6 +169,8 @@ static void draw_where(const struct top *t, const struct layout *l, int y,
 	char where[WHERE_TEXT_MAX];
 	const struct py_frame frame = {
 	    .file = s->file, .function = s->function, .text = s->text, .line = s->line};
+	if (!s->calls && !s->file)
+		return;
 	screen_text(
 	    y, l->of[VIEW_WHERE].x, l->of[VIEW_WHERE].width,
 	    where_text(where, sizeof(where), s->file ? &frame : NULL, s->op, s->phase, &t->files),

@@ -20,6 +20,7 @@ measured() {
 	like "the graph has columns of it" <("$DITRACE" report --call-graph callees "$T/data") '^Total% +Calls +Alloc +Freed +Dev alloc +Dev freed  Frame'
 	like "and of a frame all below it" <("$DITRACE" report --call-graph callees "$T/data") ' 8\.0 MiB .* - +- +work \(memory.py:32\)$'
 	like "as text" <("$DITRACE" script --only memory "$T/data") '  cuda:0  4\.0 MiB freed at 0x1000, now 1\.0 MiB of 22\.0 MiB reserved  in no op'
+	ok "rows are sorted by each of its columns" python3 "$here/compare_memory_sorts.py" "$T/data"
 	"$DITRACE" report --sort peak "$T/data" >"$T/table"
 	like "the peak, and what held it" "$T/table" '^peak of memory on cpu: 1[67]\.[0-9] MiB.*: [45][0-9] % '
 	like "columns of memory" "$T/table" 'Alloc +At peak v'

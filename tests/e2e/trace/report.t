@@ -174,6 +174,13 @@ like "old names are understood" <("$DITRACE" report --no-pager "$T/data" 2>&1 >/
 is "export knows --format" "$("$DITRACE" export --format folded "$T/data")" "$("$DITRACE" export --to folded "$T/data")"
 error "a group that there is not" "cannot be grouped by" "$DITRACE" report --group colour "$T/data"
 error "sorted by what is not there" "not grouped by" "$DITRACE" report --sort shape "$T/data"
+is "with status 2" "$status" 2
+error "sorted by a word that there is not" 'cannot be sorted by "flop"' "$DITRACE" report --sort flop "$T/data"
+is "with status 2" "$status" 2
+like "and what is like it" "$T/error" '^  hint: near it: flops'
+error "a word that is like none" 'cannot be sorted by "colours"' "$DITRACE" report --sort colours "$T/data"
+like "and all that there are" "$T/error" '^  hint: one of self, .*flop_rate.* op, line'
+error "sorted by a column of other rows" 'no such column' "$DITRACE" report --sort ratio "$T/data"
 error "a column that there is not" "no \"size\"" "$DITRACE" report --columns size "$T/data"
 error "a percentage that is none" "not a percentage" "$DITRACE" report --percent-limit x "$T/data"
 error "native frames of ops" "no native frames" "$DITRACE" report --call-graph callees --frames native "$T/data"

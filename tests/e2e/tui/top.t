@@ -181,6 +181,26 @@ stopped() {
 }
 ok "^Z suspends, and fg goes on" stopped
 
+# What devices did stands beside the ops that launched it.
+"$BUILD/tests/tools/device_trace" "$T/data"
+top 80x24
+pressed "D sorts by the time on devices" '^by .* sort Dev%  ' D
+ok "devices at 80x24" golden devices-80x24
+resize 120x40
+ok "devices at 120x40" golden devices-120x40
+# device_percent OP: what the report says
+device_percent() {
+	"$DITRACE" report --group op --format json "$T/data" | python3 -c "import json, sys; print('%.1f' % next(r['device_percent'] for r in json.load(sys.stdin)['rows'] if r['op'] == '$1'))"
+}
+ok "with the report's figures" shows " $(device_percent aten::addmm)  aten::addmm"
+ok "also where the launch is not known" shows ' -  +- +'"$(device_percent '(launch not known)')"'  \(launch not k'
+pressed "> goes on to the op" '^by .* sort Op  ' '>'
+pressed "< and back" '^by .* sort Dev%  ' '<'
+pressed "none by shapes" '^by op and shapes' g g g g g
+ok "where there is no such column" not screen_has 'Dev%v'
+pressed "D does nothing there" '^by .* sort Self%  ' S D
+keys q
+
 # So slow that the end is only reached after a change of the speed.
 "$BUILD/tests/tools/trace_tool" "$T/data" 20000 golden/model.py
 terminal 80x24 "$DITRACE" top "$T/data"
