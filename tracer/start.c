@@ -68,8 +68,8 @@ static int check_buffers(const struct session_opts *o, struct err *e)
 			stops ? "add --engine shim" : "leave --engine out, or take --engine shim");
 }
 
-/* Only the engine shim leaves ops out for a while without leaving its probes where they are: a trap
- * takes as long when nothing is recorded. */
+/* The engines shim and bpf leave ops out for a while; breakpoints of ptrace stay where they are,
+ * and a trap takes as long when nothing is recorded. */
 static int check_turns(const struct session_opts *o, struct err *e)
 {
 	uint32_t turns;
@@ -87,12 +87,12 @@ static int check_turns(const struct session_opts *o, struct err *e)
 		err_set(e, -EINVAL, "--measure-overhead cannot measure what %s takes", stops);
 		return err_hint(e, "measure without %s what recording ops takes", stops);
 	}
-	if (o->engine == ENGINE_SHIM || o->engine == ENGINE_AUTO)
+	if (o->engine != ENGINE_PTRACE)
 		return 0;
-	err_set(e, -EINVAL,
-		"--measure-overhead needs the engine shim: the traps of --engine %s cannot be left "
-		"out in turns",
-		engine_names[o->engine]);
+	err_set(
+	    e, -EINVAL,
+	    "--measure-overhead needs the engine shim or bpf: the traps of --engine ptrace cannot "
+	    "be left out in turns");
 	return err_hint(e, "leave --engine out, or take --engine shim");
 }
 

@@ -105,7 +105,7 @@ extern const char *const trace_phases[]; /* words of --phase, in the order of en
 	     OPTION_DEFAULTED,                                                                       \
 	     &(o).turns,                                                                             \
 	     "TURNS",                                                                                \
-	     "engine shim: first measure what recording costs",                                      \
+	     "engines shim, bpf: first measure what recording costs",                                \
 	     NULL},                                                                                  \
 	    {0,		  "no-loss",                                                                 \
 	     OPTION_FLAG, &(o).no_loss,                                                              \

@@ -164,6 +164,10 @@ struct engine {
 	/* With set_turn: what threads have spent in a turn, as far as they have begun later ones.
 	 */
 	struct turn_spent (*turn)(const struct engine *g, uint32_t turn);
+	/* For turns_leave_out_exits, of an engine that changes over in set_turn, for all threads at
+	 * once, and knows no CPU times: turn leaves these 0, and has what was done between two
+	 * calls of set_turn. NULL: of another. */
+	void (*programs)(const struct engine *g, struct turn_programs *out);
 	/* Measure what a trap takes; takes some milliseconds. May leave a probe in ditrace itself
 	 * until all are detached. */
 	void (*calibrate)(struct engine *g);

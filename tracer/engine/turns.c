@@ -36,6 +36,20 @@ static double each(const struct turn_spent *s)
 	return (double)(s->cpu_ns - s->idle_ns) / (double)s->ops;
 }
 
+void turns_leave_out_exits(struct turn_spent *spent, unsigned n, const struct turn_programs *p)
+{
+	for (unsigned i = 0; i + 1 < n; i += 2) {
+		struct turn_spent *off = &spent[turn_rests(i + 1) ? i : i + 1];
+		const struct turn_spent *on = &spent[turn_rests(i + 1) ? i + 1 : i];
+		if (!on->ops || !off->ops)
+			continue;
+		off->idle_ns = 0;
+		const double entry = each(on) - each(off) - (p->exit - p->rest);
+		const double exit = entry - p->entry + p->rest;
+		off->idle_ns = exit > 0 ? (uint64_t)(exit * (double)off->ops) : 0;
+	}
+}
+
 struct turns_found turns_compare(const struct turn_spent *spent, unsigned n)
 {
 	double more[PAIRS_MAX];

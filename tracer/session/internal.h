@@ -95,6 +95,8 @@ struct session_turns {
 	uint32_t n;	  /* the turn that threads take; 0: none yet, or no more */
 	uint64_t next_ns; /* when the next begins */
 	bool over;
+	/* With engine->programs: CPU time of the threads when the turn began, and of each turn. */
+	uint64_t cpu_from, cpu_ns[TURNS_LAST + 1];
 	uint64_t from_ns;  /* when recording began, once that is over */
 	uint64_t left_out; /* ops that were recorded until then */
 };

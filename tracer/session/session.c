@@ -74,6 +74,9 @@ static void read_stats(struct session *s, struct trace_stats *out)
 	if (all && c.dispatched >= DISPATCH_LEAST)
 		out->seen_permille = (uint32_t)(1000 * c.dispatched_seen / c.dispatched);
 	session_turns_tell(s, out);
+	/* What was hit is no measure while some turns leave ops out, and nothing is recorded. */
+	if (s->o->turns && !s->turns.over)
+		out->probe_ns = out->probe_most_ns = 0;
 }
 
 static void calibrate(struct session *s)

@@ -203,7 +203,7 @@ static int open_engine(struct session *s, struct err *e)
 {
 	enum engine_choice choice = (enum engine_choice)s->o->engine;
 	const struct engine_wanted wanted = {
-	    .choice = s->o->turns ? ENGINE_SHIM : choice,
+	    .choice = s->o->turns && choice == ENGINE_AUTO ? ENGINE_SHIM : choice,
 	    .nplans = PLANS_MAX,
 	    .interesting = session_is_complete,
 	    .pid = s->o->attach,

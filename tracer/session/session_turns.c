@@ -42,20 +42,37 @@ static uint64_t duration_ms(uint32_t turn)
 	return 400 + turn * 7 % 12 * 20;
 }
 
+/* What such an engine does not know. */
+static void add_cpu(const struct session *s, struct turn_spent *spent, uint32_t n)
+{
+	struct turn_programs p;
+	for (uint32_t i = 0; i < n; i++)
+		spent[i].cpu_ns = s->turns.cpu_ns[i + 1];
+	s->engine->programs(s->engine, &p);
+	turns_leave_out_exits(spent, n, &p);
+}
+
 static struct turns_found found(const struct session *s)
 {
 	struct turn_spent spent[TURNS_MAX];
 	const uint32_t n = turns_of(s);
 	for (uint32_t i = 0; i < n; i++)
 		spent[i] = s->engine->turn(s->engine, i + 1);
+	if (s->engine->programs)
+		add_cpu(s, spent, n);
 	return turns_compare(spent, n);
 }
 
 static void set(struct session *s, uint32_t turn, uint64_t ms)
 {
-	s->turns.n = turn;
-	s->turns.next_ns = s->now + ms * MS;
+	session_cost_update(s);
+	const uint64_t cpu_ns = session_cost_cpu(s), from_ns = s->turns.cpu_from;
+	s->turns.cpu_ns[s->turns.n] = cpu_ns > from_ns ? cpu_ns - from_ns : 0;
 	s->engine->set_turn(s->engine, turn);
+	session_cost_update(s);
+	s->turns.cpu_from = session_cost_cpu(s);
+	s->turns.n = turn;
+	s->turns.next_ns = session_now() + ms * MS;
 }
 
 static void begin(struct session *s)
@@ -123,9 +140,16 @@ void session_turns_finish(const struct session *s)
 	struct err e = {0};
 	if (!s->o->turns || s->turns.over || s->o->quiet)
 		return;
+	const uint32_t done = s->turns.n ? s->turns.n - 1 : 0, all = turns_of(s);
 	err_set(&e, -ENODATA,
-		"nothing is recorded: tracing ended before the overhead was measured");
-	err_hint(&e, "--measure-overhead=%d takes the least time, some seven seconds of ops",
+		"the overhead is not measured, and nothing is recorded: tracing ended after %u of "
+		"%u turns",
+		done < all ? done : all, all);
+	err_hint(&e,
+		 all > 2 * PAIRS_LEAST
+		     ? "let it run longer; --measure-overhead=%d takes the least time, some seven "
+		       "seconds of ops"
+		     : "let it run longer: %d turns take some seven seconds of ops",
 		 2 * PAIRS_LEAST);
 	err_print(&e);
 }

@@ -63,7 +63,7 @@ done <<-EOL
 	hold run --first-nan=x -- echo started
 	turns run --measure-overhead=7 -- echo started
 	--stats run --measure-overhead --stats -- echo started
-	traps attach 1 --measure-overhead --engine bpf
+	traps attach 1 --measure-overhead --engine ptrace
 	samples run --sample=0 -- echo started
 	share run --compare all --budget x -- echo started
 	feature run --apply foo -- echo started

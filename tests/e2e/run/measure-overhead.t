@@ -13,11 +13,11 @@ has_steps() {
 }
 
 measures() {
-	local program tracer
+	local program tracer engine=$1
 	rm -f "$T/word" "$T/data"
 	start_as program "$PY" run/turns.py "$T/word" >"$T/out" 2>"$T/out.err"
 	wait_line "$T/out" '^ready'
-	start_as tracer "$DITRACE" attach --measure-overhead=12 -o "$T/data" "$program" >"$T/table" 2>"$T/err"
+	start_as tracer "$DITRACE" attach --engine "$engine" --measure-overhead=12 -o "$T/data" "$program" >"$T/table" 2>"$T/err"
 	ok "it says when recording begins" wait_line "$T/err" 'overhead is measured; recording begins'
 	ok "and records then" before_long has_steps
 	touch "$T/word"
@@ -33,5 +33,20 @@ measures() {
 	is "the numbers are the same" "$(tail -1 "$T/out")" "$(cat "$T/untraced")"
 }
 
-each_torch measures
+# A program that ends too early.
+ends_early() {
+	"$DITRACE" run --measure-overhead -o "$T/short" -- "$PY" -c 'import torch; torch.ones(2)' >"$T/out" 2>"$T/err"
+	like "that it was too short is said" "$T/err" 'the overhead is not measured, and nothing is recorded: tracing ended after 0 of 24 turns'
+	unlike "and no figure" "$T/err" 'probes (made|took)|measured:'
+}
+
+by_engines() {
+	measures shim
+	if of_first_torch; then
+		measures bpf
+		ends_early
+	fi
+}
+
+each_torch by_engines
 done_testing

@@ -28,6 +28,10 @@ struct engine_bpf {
 	struct links *links;
 	uint32_t nplans;
 	uint64_t trap_ns;
+	struct entries *entries;
+	uint32_t turn;
+	uint64_t turn_exits; /* bss.exits when the turn began */
+	struct turn_spent turns[TURNS_LAST + 1];
 };
 
 static struct engine_bpf *of(struct engine *g)
@@ -148,7 +152,10 @@ static int attach_kind(struct engine_bpf *b, pid_t pid, uint16_t proc,
 	    .offsets = offsets,
 	    .cookies = cookies,
 	};
-	return n ? links_add(b->links, &w) : 0;
+	if (!n)
+		return 0;
+	return kind == SITE_ENTRY ? entries_add(&b->entries, b->links, &w)
+				  : links_add(b->links, &w);
 }
 
 /* Exits first: an op whose entry is seen must have its exit probed. */
@@ -176,6 +183,49 @@ static int attach(struct engine *g, pid_t pid, uint16_t proc, const struct probe
 static void detach(struct engine *g, uint16_t proc)
 {
 	links_drop(of(g)->links, proc);
+	entries_drop(&of(g)->entries, of(g)->links, proc);
+}
+
+/* Ops are left out by taking the probes at their entries out: those at their exits count them. */
+static void rest(struct engine_bpf *b, bool rests)
+{
+	if (b->skel->bss->resting == rests)
+		return;
+	if (rests)
+		entries_take_out(b->entries, b->links);
+	else
+		entries_place(b->entries, b->links);
+	b->skel->bss->resting = rests;
+}
+
+static void set_turn(struct engine *g, uint32_t turn)
+{
+	struct engine_bpf *b = of(g);
+	b->turns[b->turn].ops = b->skel->bss->exits - b->turn_exits;
+	rest(b, turn_rests(turn));
+	b->turn = turn;
+	b->turn_exits = b->skel->bss->exits;
+}
+
+static struct turn_spent turn_of(const struct engine *g, uint32_t turn)
+{
+	const struct engine_bpf *b = (const struct engine_bpf *)g;
+	struct turn_spent t = b->turns[turn];
+	t.entered = turn == b->turn ? b->skel->bss->exits - b->turn_exits : t.ops;
+	return t;
+}
+
+static double mean(uint64_t ns, uint64_t n)
+{
+	return n ? (double)ns / (double)n : 0;
+}
+
+static void programs(const struct engine *g, struct turn_programs *out)
+{
+	const struct probes_bpf__bss *s = ((const struct engine_bpf *)g)->skel->bss;
+	*out = (struct turn_programs){.entry = mean(s->entry_ns, s->entry_sampled),
+				      .exit = mean(s->exit_ns, s->exit_sampled),
+				      .rest = mean(s->rest_ns, s->rest_sampled)};
 }
 
 static int consume(struct engine *g, engine_hit_fn *fn, void *arg)
@@ -253,9 +303,11 @@ static uint64_t probe_ns(const struct engine_bpf *b)
 {
 	enum { COLD = 2 };
 	const struct probes_bpf__bss *s = b->skel->bss;
-	if (!s->sampled || !b->trap_ns)
+	const uint64_t sampled = s->entry_sampled + s->exit_sampled;
+	if (!sampled || !b->trap_ns)
 		return 0;
-	return s->hits * (s->sampled_ns / s->sampled) + COLD * b->trap_ns * (s->hits + s->steps);
+	return s->hits * ((s->entry_ns + s->exit_ns) / sampled) +
+	       COLD * b->trap_ns * (s->hits + s->steps);
 }
 
 static void counters(struct engine *g, struct engine_counters *out)
@@ -274,6 +326,7 @@ static void engine_close(struct engine *g)
 {
 	struct engine_bpf *b = of(g);
 	links_close(b->links);
+	entries_drop(&b->entries, NULL, ENGINE_ALL_PROCS);
 	backlog_close(b->backlog);
 	bpf_link__destroy(b->exit_link);
 	ring_buffer__free(b->ring);
@@ -358,6 +411,9 @@ int engine_bpf_open(uint32_t nplans, struct engine **out, struct err *e)
 	    .consume = consume,
 	    .count_dispatch = count_dispatch,
 	    .counters = counters,
+	    .set_turn = set_turn,
+	    .turn = turn_of,
+	    .programs = programs,
 	    .calibrate = calibrate,
 	    .close = engine_close,
 	};

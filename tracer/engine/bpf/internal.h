@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "tracer/engine/bpf/links.h"
 #include "tracer/engine/engine.h"
 
 /* Records that wait until ditrace looks at them. A thread moves them here out of the kernel's ring
@@ -33,6 +34,23 @@ uint64_t backlog_lost(const struct backlog *b);
 
 /* End the thread and free what is left. NULL allowed. */
 void backlog_close(struct backlog *b);
+
+/* Probes at the entries of ops (entries.c), a list that begins as NULL: they are taken out while
+ * ops are left out, and those at exits stay. */
+
+struct entries;
+
+/* links_add; w->owner is the number of the process. Keeps a copy of *w. 0 or -errno. */
+int entries_add(struct entries **all, struct links *l, const struct link_wanted *w);
+
+/* Forget those of a process, whose links are closed, later perhaps; or all (ENGINE_ALL_PROCS),
+ * whose links links_drop closes. */
+void entries_drop(struct entries **all, struct links *l, uint16_t proc);
+
+/* Take all out, and return once that is done; place all again, but for those of processes that have
+ * ended. */
+void entries_take_out(const struct entries *all, struct links *l);
+void entries_place(const struct entries *all, struct links *l);
 
 /* Whether the process has at the sites the code that the file has, or uprobes. At a uprobe the
  * kernel executes the instruction of the file and goes on behind it (Linux 6.18,

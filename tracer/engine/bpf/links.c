@@ -33,6 +33,7 @@ struct request {
 	int32_t prog, pid;
 	uint32_t n, path_len;
 	uint16_t owner;
+	bool waits; /* with n = 0: answer when they are closed */
 };
 
 struct link {
@@ -120,8 +121,8 @@ static bool serve(int sock, struct kept *k)
 		r = links_attach(k, &q, payload);
 	else
 		drop(k, q.owner);
-	if (q.owner == ENGINE_ALL_PROCS)
-		await_closed(k, ENGINE_ALL_PROCS);
+	if (q.waits || q.owner == ENGINE_ALL_PROCS)
+		await_closed(k, q.owner);
 	free(payload);
 	return helper_send(sock, &r, sizeof(r));
 }
@@ -180,6 +181,13 @@ int links_add(struct links *l, const struct link_wanted *w)
 void links_drop(struct links *l, uint16_t owner)
 {
 	const struct request q = {.owner = owner};
+	if (helper_send(l->sock, &q, sizeof(q)))
+		answer(l);
+}
+
+void links_await(struct links *l, uint16_t owner)
+{
+	const struct request q = {.owner = owner, .waits = true};
 	if (helper_send(l->sock, &q, sizeof(q)))
 		answer(l);
 }

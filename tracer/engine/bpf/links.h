@@ -36,6 +36,9 @@ int links_add(struct links *l, const struct link_wanted *w);
  * Those of one owner may be closed later, but before the owner gets another by links_add. */
 void links_drop(struct links *l, uint16_t owner);
 
+/* The same for one owner, and return once they are closed. */
+void links_await(struct links *l, uint16_t owner);
+
 /* Whether the helper process is alive, and so all links are in place. */
 bool links_alive(const struct links *l);
 

@@ -174,7 +174,7 @@ static __always_inline void do_reads(struct bpf_thread *t, const struct proc_con
 		do_read(t, p, plan, from + i, is_exit);
 }
 
-static __always_inline void account(__u64 since)
+static __always_inline void account(__u64 since, __u64 *sampled, __u64 *ns)
 {
 	__u64 n = __sync_fetch_and_add(&hits, 1);
 	if (n % HIT_SAMPLE != HIT_SAMPLE - 1)
@@ -182,8 +182,8 @@ static __always_inline void account(__u64 since)
 	__u64 took = bpf_ktime_get_ns() - since;
 	if (took > HIT_LONGEST_NS)
 		return;
-	__sync_fetch_and_add(&sampled, 1);
-	__sync_fetch_and_add(&sampled_ns, took);
+	__sync_fetch_and_add(sampled, 1);
+	__sync_fetch_and_add(ns, took);
 }
 
 static __always_inline void put_region(struct bpf_thread *t, __u64 addr, __u32 len)
@@ -317,7 +317,7 @@ int op_entry(struct pt_regs *ctx)
 	struct bpf_thread *t = this_thread();
 	if (plan && p && t)
 		open_op(ctx, t, p, plan, cookie, ts);
-	account(ts);
+	account(ts, &entry_sampled, &entry_ns);
 	return 0;
 }
 
@@ -375,7 +375,11 @@ int op_exit(struct pt_regs *ctx)
 	}
 	t->depth--;
 out:
-	account(ts);
+	__sync_fetch_and_add(&exits, 1);
+	if (resting)
+		account(ts, &rest_sampled, &rest_ns);
+	else
+		account(ts, &exit_sampled, &exit_ns);
 	return 0;
 }
 

@@ -111,12 +111,16 @@ struct {
 int told_full; /* some that were sent did not fit into the map */
 
 /* Counters read by user space. */
-__u64 lost;		   /* records that did not fit into the ring buffer */
-__u64 lost_threads;	   /* hits of threads beyond the size of `threads` */
-__u64 lost_depth;	   /* hits nested deeper than OPEN_MAX */
-__u64 hits;		   /* probe hits, lost ones included */
-__u64 steps;		   /* hits of step_callbacks while counting, which are not in `hits` */
-__u64 sampled, sampled_ns; /* hits whose time in the probe was measured, and that time */
+__u64 lost;	    /* records that did not fit into the ring buffer */
+__u64 lost_threads; /* hits of threads beyond the size of `threads` */
+__u64 lost_depth;   /* hits nested deeper than OPEN_MAX */
+__u64 hits;	    /* probe hits, lost ones included */
+__u64 steps;	    /* hits of step_callbacks while counting, which are not in `hits` */
+/* Hits whose time in the probe was measured, and that time: at entries, at exits, and at exits
+ * while nothing is recorded. */
+__u64 entry_sampled, entry_ns, exit_sampled, exit_ns, rest_sampled, rest_ns;
+__u64 exits; /* hits at exits */
+int resting; /* there are no probes at entries (set_turn) */
 __u64 dispatched,
     dispatched_seen; /* calls of the dispatcher while counting; those under a probed op */
 int counting;

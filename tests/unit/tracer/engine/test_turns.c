@@ -115,12 +115,38 @@ static void the_error_is_as_large_as_it_says(void **state)
 	assert_true(widest < 0.1);
 }
 
+/* ns of an op untraced, of an entry and an exit beside their programs: what is found is exact. */
+static void exits_that_stay_are_left_out(void **state)
+{
+	const struct turn_programs p = {.entry = 600, .exit = 300, .rest = 100};
+	const double op = 2500, trap = 2900, more = 2 * trap + p.entry + p.exit;
+	(void)state;
+	for (unsigned i = 0; i < N; i++) {
+		const double each = op + (turn_rests(i + 1) ? trap + p.rest : more);
+		spent[i] = (struct turn_spent){(uint64_t)(each * OPS), OPS, 0, OPS};
+	}
+	turns_leave_out_exits(spent, N, &p);
+	const struct turns_found f = turns_compare(spent, N);
+	assert_int_equal(f.turns, N);
+	assert_float_equal(f.slowdown, more / op, 1e-6);
+	/* a turn without ops is no fault */
+	spent[2].ops = 0;
+	turns_leave_out_exits(spent, N, &p);
+	assert_int_equal(turns_compare(spent, N).turns, N - 2);
+	/* nor is an entry that seems to cost nothing */
+	fill(N, 5000, -0.1, 0);
+	turns_leave_out_exits(spent, N, &p);
+	for (unsigned i = 0; i < N; i++)
+		assert_int_equal(spent[i].idle_ns, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(each_two_turns_have_one_of_rest),
 	    cmocka_unit_test(what_is_the_same_in_all_pairs_is_found),
 	    cmocka_unit_test(a_program_that_becomes_slower_is_no_slowdown),
+	    cmocka_unit_test(exits_that_stay_are_left_out),
 	    cmocka_unit_test(one_turn_that_was_disturbed_does_not_count),
 	    cmocka_unit_test(what_lies_idle_counts_as_recording),
 	    cmocka_unit_test(pairs_without_ops_do_not_count),
