@@ -329,7 +329,7 @@ int grouping_add_activity(struct grouping *t, const struct activity *a)
 	if (t->group == GROUPING_SHAPE)
 		return 0;
 	of.op = of.op ? of.op : &none;
-	int64_t id = row_of(t, &of, &named.of);
+	int64_t id = row_of_event(t, &of, &named.of);
 	if (id < 0)
 		return (int)id;
 	/* The row is the calls', too, or has a name that says what is not known. */
