@@ -31,6 +31,16 @@ bool cmd_trace_diff_is_meant(int argc, char **argv)
 	return false;
 }
 
+/* From which call on the name of a parameter is known differs between equal runs: rows that are
+ * compared have none. */
+static int add_event(struct aggregate *sum, struct op_event *ev)
+{
+	const struct py_frame *where = py_stack_where(ev->where_stack);
+	if (where && line_is_of_parameter(where->function, where->line))
+		ev->where_stack = NULL;
+	return aggregate_add(sum, ev);
+}
+
 static int sum_up(const char *path, struct trace_query *query, struct aggregate *sum, struct err *e)
 {
 	struct trace_item item;
@@ -41,7 +51,7 @@ static int sum_up(const char *path, struct trace_query *query, struct aggregate 
 		else if (item.type == TRACE_SUM)
 			r = aggregate_add_sum(sum, &item.sum);
 		else if (item.type == TRACE_EVENT && trace_query_chooses(query, &item.event))
-			r = aggregate_add(sum, &item.event);
+			r = add_event(sum, &item.event);
 		else if (item.type == TRACE_EVENT)
 			aggregate_pass(sum);
 	}

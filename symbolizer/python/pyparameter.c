@@ -168,13 +168,20 @@ void py_parameters_called(struct py_runtime *rt, uint64_t module)
 {
 	struct py_parameters *p = rt->parameters;
 
-	if (!p->wanted || p->nroots == MAX_ROOTS)
+	bool may_search = clock_ns(CLOCK_MONOTONIC) >= p->searched_ns + SEARCH_NS;
+
+	if (!p->wanted)
 		return;
 	for (uint32_t i = 0; i < p->nroots; i++)
 		if (p->roots[i] == module)
 			return;
+	if (p->nroots == MAX_ROOTS && may_search)
+		search_all(rt); /* some may be gone */
+	if (p->nroots == MAX_ROOTS)
+		return;
 	p->roots[p->nroots++] = module;
-	search_all(rt);
+	if (may_search) /* else when a tensor is not found */
+		search_all(rt);
 }
 
 /* Whether the parameters of the module were the same at `ns` as they are now. */

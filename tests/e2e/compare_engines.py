@@ -33,9 +33,19 @@ def without_unobserved(found):
     return kept
 
 
+def without_parameters(found):
+    """From which call on the name of a parameter is known, which stands in place of a line, differs."""
+    within = set()
+    for e in sorted(found, key=lambda e: e["id"]):
+        if e["op"].endswith("AccumulateGrad") or (e["pid"], e["parent"]) in within:
+            within.add((e["pid"], e["id"]))
+            e["stack"] = []
+    return found
+
+
 def events(path, observed):
     with open(path) as f:
-        found = [json.loads(ADDRESS.sub(r'\1"address"', line)) for line in f]
+        found = without_parameters([json.loads(ADDRESS.sub(r'\1"address"', line)) for line in f])
     return without_unobserved(found) if observed else found
 
 
