@@ -90,12 +90,14 @@
  *             threads (ns; 0, or missing: not known), u number of events so far without arguments
  *             or results, as there was no time for them (missing: 0); and, may be missing, what
  *             --measure-overhead found: u turns (0: nothing), s slowdown and u its error
- *             (1/1000000), u ops called before recording began; u time in probes (ns, no more; 0:
- * not known; missing: as the first) CHOSEN  str options that left ops out of the recording, "--ops
- * addmm --depth 1" PROCESS s pid, b flags (PROCESS_*), u rank + 1, u world size + 1, u local rank +
- * 1, u node + 1, u restarts + 1 (0: not known), str host. Comes before the process's TARGET; a
- * process without one has no rank that is known. END     u number of EVENT records, u number of
- * events in LOST. The last record of a file that was closed properly.
+ *             (1/1000000), u ops called before recording began, u time in probes (ns, no more;
+ *             0: not known; missing: as the first)
+ *     CHOSEN  str options that left ops out of the recording, "--ops addmm --depth 1"
+ *     PROCESS s pid, b flags (PROCESS_*), u rank + 1, u world size + 1, u local rank + 1,
+ *             u node + 1, u restarts + 1 (0: not known), str host. Comes before the process's
+ *             TARGET; a process without one has no rank that is known.
+ *     END     u number of EVENT records, u number of events in LOST. The last record of a file that
+ *             was closed properly.
  *
  * A value is b kind (low 5 bits; for a scalar, bits 5-6 are 0 for int, 1 for float, 2 for bool, and
  * bit 7 means unsigned), followed by:

@@ -85,6 +85,9 @@ def is_right(truth, least, most):
 def show(turns, found):
     for engine in dict.fromkeys(t.kind for t in turns if t.kind != "untraced"):
         mine = [t for t in turns if t.kind == engine and hasattr(t, "truth")]
+        if not mine:
+            print(f"    {engine:8}no iteration ended in these turns")
+            continue
         truths = [t.truth for t in mine]
         truth, bounds = statistics.median(truths), [median_of(x) for x in zip(*(t.bounds for t in mine))]
         row = f"    {engine:8}{f'{truth:.0f} % ({min(truths):.0f} to {max(truths):.0f})':26}{said(*bounds):22}"
@@ -99,7 +102,7 @@ def main():
     p.add_argument("--works", default=",".join(WORKS))
     args = p.parse_args()
     engines = args.engines.split(",")
-    print(f"  {'the figure of overhead':12}{'against the truth':26}{'the summary says':32}--measure-overhead")
+    print(f"  {'the overhead':10}{'the truth':26}{'the summary says':32}--measure-overhead")
     for work in args.works.split(","):
         with tempfile.TemporaryDirectory() as folder:
             trainer = Trainer(os.path.join(folder, "times"), [work])
