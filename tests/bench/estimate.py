@@ -102,7 +102,7 @@ def main():
     p.add_argument("--works", default=",".join(WORKS))
     args = p.parse_args()
     engines = args.engines.split(",")
-    print(f"  {'the overhead':10}{'the truth':26}{'the summary says':32}--measure-overhead")
+    print(f"  {'overhead':10}{'the truth':26}{'the summary says':32}--measure-overhead")
     for work in args.works.split(","):
         with tempfile.TemporaryDirectory() as folder:
             trainer = Trainer(os.path.join(folder, "times"), [work])
