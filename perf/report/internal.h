@@ -213,7 +213,6 @@ int aggregate_memory_end(struct aggregate *a);
 void aggregate_memory_free(struct memory_sums *m);     /* NULL allowed */
 void aggregate_early_free(struct early_activities *e); /* NULL allowed */
 
-
 /* The index of the event's row, or -ENOMEM; new if need be. launch: as in struct aggregate_row.
  * _again: through a cache. */
 int64_t aggregate_row_of(struct aggregate *a, const struct op_event *ev, bool worker,

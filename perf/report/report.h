@@ -274,8 +274,8 @@ double report_percent(uint64_t part, uint64_t whole);
  * one of this. */
 double report_slowdown(uint64_t probe_ns, uint64_t cpu_ns);
 
-/* The same, of what is known: "about 12 %", "about 5.0 to 13 %", "at least 31 %", which `out`
- * holds; NULL if the least is not told. */
+/* The same, of what is known: "about 12 %", "at least 5.0 %", which `out` holds; NULL if
+ * it is not told. */
 const char *report_slowdown_text(char *out, size_t size, const struct trace_stats *s);
 
 /* The op's name without "aten::"; and as tables on a terminal of that width (0: none) show it. */

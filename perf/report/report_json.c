@@ -109,17 +109,14 @@ static void json_summary(struct json_out *j, const struct aggregate_totals *t,
 	if (s) {
 		json_u64(j, "wall_ns", s->wall_ns);
 		json_u64(j, "probe_ns", s->probe_ns);
-		if (s->probe_most_ns)
-			json_u64(j, "probe_most_ns", s->probe_most_ns);
-		else
-			json_nothing(j, "probe_most_ns");
+		json_bool(j, "probe_is_least", s->probe_is_least);
 		json_u64(j, "cpu_ns", s->cpu_ns);
 		json_u64(j, "lean", s->lean);
 		json_measured(j, s);
 	} else {
 		json_nothing(j, "wall_ns");
 		json_nothing(j, "probe_ns");
-		json_nothing(j, "probe_most_ns");
+		json_nothing(j, "probe_is_least");
 		json_nothing(j, "cpu_ns");
 		json_nothing(j, "lean");
 		json_measured(j, &(struct trace_stats){0});

@@ -120,16 +120,11 @@ double report_slowdown(uint64_t probe_ns, uint64_t cpu_ns)
 
 const char *report_slowdown_text(char *out, size_t size, const struct trace_stats *s)
 {
-	const double least = report_slowdown(s->probe_ns, s->cpu_ns);
-	const double most = s->probe_most_ns ? report_slowdown(s->probe_most_ns, s->cpu_ns) : -1;
-	if (least < 0)
+	const double percent = report_slowdown(s->probe_ns, s->cpu_ns);
+	if (percent < 0)
 		return NULL;
-	if (most < 0)
-		snprintf(out, size, "at least %.*f %%", least < 10, least);
-	else if (s->probe_most_ns == s->probe_ns)
-		snprintf(out, size, "about %.*f %%", least < 10, least);
-	else
-		snprintf(out, size, "about %.*f to %.*f %%", least < 10, least, most < 10, most);
+	snprintf(out, size, "%s %.*f %%", s->probe_is_least ? "at least" : "about", percent < 10,
+		 percent);
 	return out;
 }
 

@@ -280,9 +280,9 @@ struct trace_process {
 enum { TRACE_SEEN_UNKNOWN = 1001 };
 
 struct trace_stats {
-	/* Time spent in probes, all threads together, an estimate: no less than probe_ns (0: too
-	 * few hits to say), no more than probe_most_ns (0: not known how much). */
-	uint64_t probe_ns, probe_most_ns;
+	uint64_t probe_ns;   /* spent in probes, all threads together, an estimate; 0: too few hits
+				to say */
+	bool probe_is_least; /* it is the least: how much more is not known */
 	uint32_t seen_permille; /* dispatched ops that were seen as events; TRACE_SEEN_UNKNOWN: not
 				   measured */
 	uint64_t wall_ns;	/* from placing the first probe to removing the last */

@@ -72,11 +72,10 @@ static int read_lost(enum trace_type type, struct in *in, struct trace_item *ite
 	return item->lost.count > 0;
 }
 
-/* What the file of an older ditrace does not have is 0, or as it was meant there. */
+/* What the file of an older ditrace does not have is 0. */
 static int read_stats(struct in *in, struct trace_stats *s)
 {
 	*s = (struct trace_stats){.probe_ns = in_u(in)};
-	s->probe_most_ns = s->probe_ns;
 	s->seen_permille = (uint32_t)in_u(in);
 	s->wall_ns = in_u(in);
 	s->cpu_ns = in->p < in->end ? in_u(in) : 0;
@@ -87,8 +86,7 @@ static int read_stats(struct in *in, struct trace_stats *s)
 	s->slowdown = in_s(in);
 	s->slowdown_error = in_u(in);
 	s->turns_ops = in_u(in);
-	if (in->p < in->end)
-		s->probe_most_ns = in_u(in);
+	s->probe_is_least = in->p < in->end && in_b(in);
 	return 1;
 }
 

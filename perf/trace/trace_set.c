@@ -90,15 +90,13 @@ static struct member *first_due(struct trace_set *s)
 static struct trace_stats stats_of_all(const struct trace_set *s)
 {
 	struct trace_stats all = {.seen_permille = TRACE_SEEN_UNKNOWN};
-	bool unbounded = false;
 	for (size_t i = 0; i < s->n; i++) {
 		const struct member *m = &s->members[i];
 		if (!m->has_stats)
 			continue;
 		all.probe_ns += m->stats.probe_ns;
 		all.cpu_ns += m->stats.cpu_ns;
-		all.probe_most_ns += m->stats.probe_most_ns;
-		unbounded |= m->stats.probe_ns && !m->stats.probe_most_ns;
+		all.probe_is_least |= m->stats.probe_is_least;
 		all.lean += m->stats.lean;
 		if (m->stats.turns && (!all.turns || m->stats.slowdown > all.slowdown)) {
 			all.turns = m->stats.turns;
@@ -112,7 +110,6 @@ static struct trace_stats stats_of_all(const struct trace_set *s)
 		if (m->stats.wall_ns > all.wall_ns)
 			all.wall_ns = m->stats.wall_ns;
 	}
-	all.probe_most_ns = unbounded ? 0 : all.probe_most_ns;
 	return all;
 }
 

@@ -202,7 +202,6 @@ int trace_write_stats(struct trace_writer *w, const struct trace_stats *s)
 		struct trace_stats part = *s;
 		double share = all ? (double)trace_file_events(w->files[i]) / (double)all : 1;
 		part.probe_ns = (uint64_t)((double)s->probe_ns * share);
-		part.probe_most_ns = (uint64_t)((double)s->probe_most_ns * share);
 		part.cpu_ns = (uint64_t)((double)s->cpu_ns * share);
 		part.lean = (uint64_t)((double)s->lean * share);
 		keep_first_error(&r, trace_file_stats(w->files[i], &part));

@@ -28,7 +28,7 @@ def traced(trainer, engine, seconds, folder):
     command = [DITRACE, "attach", "--engine", engine, "-o", data, str(trainer.pid)]
     turn = beside(engine, command, lambda: os.path.exists(data) and os.path.getsize(data) > 4096, seconds)
     said = summary_of(data)
-    turn.bounds = [slowdown(said[key], said["cpu_ns"]) for key in ("probe_ns", "probe_most_ns")]
+    turn.said, turn.is_least = slowdown(said["probe_ns"], said["cpu_ns"]), said["probe_is_least"]
     os.remove(data)
     return turn
 
@@ -71,15 +71,13 @@ def median_of(values):
     return statistics.median(known) if 2 * len(known) > len(values) else None
 
 
-def said(least, most):
-    if least is None:
-        return "most of the time"
-    return f"at least {least:.0f} %" if most is None else f"{least:.0f} to {most:.0f} %"
+def words(said, is_least):
+    return "most of the time" if said is None else f"{'at least' if is_least else 'about'} {said:.0f} %"
 
 
-def is_right(truth, least, most):
-    """Within a fifth, or where no more is said, no less."""
-    return truth >= 200 if least is None else least <= 1.2 * truth and (most is None or most >= 0.8 * truth)
+def is_right(truth, said, is_least):
+    """Within a fifth, or where the least is said, no less."""
+    return truth >= 200 if said is None else said <= 1.2 * truth and (is_least or said >= 0.8 * truth)
 
 
 def show(turns, found):
@@ -89,9 +87,9 @@ def show(turns, found):
             print(f"    {engine:8}no iteration ended in these turns")
             continue
         truths = [t.truth for t in mine]
-        truth, bounds = statistics.median(truths), [median_of(x) for x in zip(*(t.bounds for t in mine))]
-        row = f"    {engine:8}{f'{truth:.0f} % ({min(truths):.0f} to {max(truths):.0f})':26}{said(*bounds):22}"
-        print(row + f"{'right' if is_right(truth, *bounds) else 'WRONG':10}{found.get(engine, '')}")
+        truth, said = statistics.median(truths), (median_of([t.said for t in mine]), mine[0].is_least)
+        row = f"    {engine:8}{f'{truth:.0f} % ({min(truths):.0f} to {max(truths):.0f})':26}{words(*said):22}"
+        print(row + f"{'right' if is_right(truth, *said) else 'WRONG':10}{found.get(engine, '')}")
 
 
 def main():

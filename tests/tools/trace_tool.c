@@ -237,7 +237,6 @@ int main(int argc, char **argv)
 		step(&w, i, ops);
 	const uint64_t probe_ns = (w.now - 2000000000) / 50;
 	const struct trace_stats stats = {.probe_ns = probe_ns,
-					  .probe_most_ns = probe_ns,
 					  .seen_permille = 1000,
 					  .wall_ns = w.now,
 					  .cpu_ns = 101 * probe_ns};

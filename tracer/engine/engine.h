@@ -52,12 +52,11 @@ enum { ENGINE_AT_ONCE = 100000 }; /* records after which consume may return earl
 struct engine_counters {
 	uint64_t hits; /* probe hits so far */
 	uint64_t lost; /* records that were dropped, all causes */
-	/* Time that all probes together have taken of the traced threads, traps included: no less
-	 * than probe_ns (0: not known, also before calibrate), no more than probe_most_ns (0: not
-	 * known how much). What a probe takes of the caches that the program then has to fill
-	 * again cannot be seen. */
-	uint64_t probe_ns, probe_most_ns;
-	bool probe_is_stop; /* the threads were stopped meanwhile, and took no CPU time */
+	/* Time that all probes together have taken of the traced threads, traps included; 0: not
+	 * known, also before calibrate. */
+	uint64_t probe_ns;
+	bool probe_is_least; /* they took more, as the program had to fill its caches again */
+	bool probe_is_stop;  /* the threads were stopped meanwhile, and took no CPU time */
 	/* Dispatched ops while count_dispatch is on; those of them that a probe was hit for. */
 	uint64_t dispatched, dispatched_seen;
 };

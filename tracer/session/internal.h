@@ -273,9 +273,8 @@ void session_cost_restart(struct session *s);
 /* ns that all of them took since their first hits; 0: not known. */
 uint64_t session_cost_cpu(const struct session *s);
 
-/* c->probe_ns and c->probe_most_ns, as far as they count. */
+/* c->probe_ns, as far as it counts. */
 uint64_t session_cost_probes(const struct session *s, const struct engine_counters *c);
-uint64_t session_cost_probes_most(const struct session *s, const struct engine_counters *c);
 
 /* session_turns.c: --measure-overhead. While that is measured nothing is recorded. */
 

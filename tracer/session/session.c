@@ -63,7 +63,7 @@ static void read_stats(struct session *s, struct trace_stats *out)
 	const uint64_t cpu_ns = session_cost_cpu(s), probe_ns = session_cost_probes(s, &c);
 	*out = (struct trace_stats){
 	    .probe_ns = probe_ns,
-	    .probe_most_ns = session_cost_probes_most(s, &c),
+	    .probe_is_least = c.probe_is_least,
 	    .cpu_ns = cpu_ns && c.probe_is_stop ? cpu_ns + probe_ns : cpu_ns,
 	    .seen_permille = TRACE_SEEN_UNKNOWN,
 	    .lean = s->lean,
@@ -76,7 +76,7 @@ static void read_stats(struct session *s, struct trace_stats *out)
 	session_turns_tell(s, out);
 	/* What was hit is no measure while some turns leave ops out, and nothing is recorded. */
 	if (s->o->turns && !s->turns.over)
-		out->probe_ns = out->probe_most_ns = 0;
+		out->probe_ns = 0;
 }
 
 static void calibrate(struct session *s)

@@ -116,18 +116,8 @@ uint64_t session_cost_cpu(const struct session *s)
 	return s->cost.unknown ? 0 : sum;
 }
 
-static uint64_t counted(const struct session *s, const struct engine_counters *c, uint64_t ns)
-{
-	const double hits = (double)s->cost.hits_counted;
-	return c->hits ? (uint64_t)((double)ns * hits / (double)c->hits) : 0;
-}
-
 uint64_t session_cost_probes(const struct session *s, const struct engine_counters *c)
 {
-	return counted(s, c, c->probe_ns);
-}
-
-uint64_t session_cost_probes_most(const struct session *s, const struct engine_counters *c)
-{
-	return counted(s, c, c->probe_most_ns);
+	const double hits = (double)s->cost.hits_counted;
+	return c->hits ? (uint64_t)((double)c->probe_ns * hits / (double)c->hits) : 0;
 }

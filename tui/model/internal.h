@@ -103,7 +103,7 @@ struct view {
 	/* Probe time and CPU time at three statistics records: the first that counts (zero if
 	 * everything counts), the last but one, and the last. */
 	struct cost {
-		uint64_t probe_ns, probe_most_ns, cpu_ns;
+		uint64_t probe_ns, cpu_ns;
 	} costs[3];
 	bool cost_unknown; /* the first of them is still to come */
 	struct step_times steps;

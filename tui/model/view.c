@@ -287,7 +287,7 @@ static int add_target(struct view *v, const struct trace_target *t)
 
 static void add_stats(struct view *v, const struct trace_stats *s)
 {
-	const struct cost now = {s->probe_ns, s->probe_most_ns, s->cpu_ns};
+	const struct cost now = {s->probe_ns, s->cpu_ns};
 	v->stats = *s;
 	v->has_stats = true;
 	if (v->cost_unknown)

@@ -317,6 +317,7 @@ static void counters(struct engine *g, struct engine_counters *out)
 	    .hits = s->hits,
 	    .lost = s->lost + s->lost_threads + s->lost_depth + backlog_lost(of(g)->backlog),
 	    .probe_ns = probe_ns(of(g)),
+	    .probe_is_least = true,
 	    .dispatched = s->dispatched,
 	    .dispatched_seen = s->dispatched_seen,
 	};

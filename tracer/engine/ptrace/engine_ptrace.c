@@ -257,7 +257,6 @@ static void counters(struct engine *g, struct engine_counters *out)
 	    .hits = s->hits,
 	    .lost = s->lost,
 	    .probe_ns = stopped,
-	    .probe_most_ns = stopped,
 	    .probe_is_stop = true,
 	    .dispatched = s->dispatched,
 	    .dispatched_seen = s->dispatched_seen,

@@ -182,17 +182,12 @@ void shim_clients_await(struct engine_shim *m, struct inside *i, const struct sh
 }
 
 /* The stub, the saving of registers, what the observer is told in vain, and the caches, which the
- * program has to fill again, are not in what is measured: 0.1 to 2.5 times that in loops of one op
- * and in trainings (tests/bench/estimate.py). */
-#define MOST 3.5
-
+ * program has to fill again, are not in what is measured, so that its most is not known. */
 void inside_count(const struct inside *i, struct engine_counters *c)
 {
 	const struct shim_counts now = shim_count(i->share->lost, i->share->thread);
 	c->hits += now.hits;
-	const uint64_t inside = now.sampled ? now.hits * (now.sampled_ns / now.sampled) : 0;
-	c->probe_ns += inside;
-	c->probe_most_ns += (uint64_t)(MOST * (double)inside);
+	c->probe_ns += now.sampled ? now.hits * (now.sampled_ns / now.sampled) : 0;
 	c->lost += now.lost;
 }
 

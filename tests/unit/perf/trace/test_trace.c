@@ -291,7 +291,7 @@ static void facts_about_the_target_come_back(void **state)
 				      .engine = "bpf",
 				      .torch_dir = "/venv/torch"};
 	struct trace_stats stats = {.probe_ns = 123456,
-				    .probe_most_ns = 234567,
+				    .probe_is_least = true,
 				    .seen_permille = 987,
 				    .wall_ns = 9999999,
 				    .cpu_ns = 777777,
@@ -320,7 +320,7 @@ static void facts_about_the_target_come_back(void **state)
 	assert_int_equal(item.lost.count, 12);
 	item = next(r, TRACE_STATS);
 	assert_int_equal(item.stats.probe_ns, 123456);
-	assert_int_equal(item.stats.probe_most_ns, 234567);
+	assert_true(item.stats.probe_is_least);
 	assert_int_equal(item.stats.cpu_ns, 777777);
 	assert_int_equal(item.stats.seen_permille, 987);
 	assert_int_equal(item.stats.wall_ns, 9999999);
