@@ -157,9 +157,9 @@ struct view_head {
 	/* The same divided by state samples: running with and without Python, and waiting; -1: too
 	 * few samples. */
 	double python_ran, other_ran, waited;
-	double probes; /* report_slowdown, the least, from the last statistics; -1: unknown */
-	char probes_text[64]; /* report_slowdown_text, if it is known */
-	bool probes_most;     /* they took most of the time; how much slower that is, is unknown */
+	double probes;	       /* report_slowdown, from the last statistics; -1: unknown */
+	bool probes_are_least; /* it is the least */
+	bool probes_most;      /* they took most of the time; how much slower that is, is unknown */
 	const struct step_times *steps;
 };
 

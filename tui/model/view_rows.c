@@ -80,11 +80,9 @@ void view_head(const struct view *v, struct view_head *out)
 	}
 	const struct cost *from = &v->costs[v->interval ? 1 : 0], *to = &v->costs[2];
 	if (to->probe_ns > from->probe_ns && to->cpu_ns > from->cpu_ns) {
-		const struct trace_stats since = {.probe_ns = to->probe_ns - from->probe_ns,
-						  .probe_is_least = v->stats.probe_is_least,
-						  .cpu_ns = to->cpu_ns - from->cpu_ns};
-		out->probes = report_slowdown(since.probe_ns, since.cpu_ns);
-		report_slowdown_text(out->probes_text, sizeof(out->probes_text), &since);
+		out->probes =
+		    report_slowdown(to->probe_ns - from->probe_ns, to->cpu_ns - from->cpu_ns);
+		out->probes_are_least = v->stats.probe_is_least;
 		out->probes_most = out->probes < 0;
 	}
 }

@@ -203,7 +203,8 @@ static void rates_line(const struct top *t, const struct view_head *h)
 	if (h->in_ops >= 0)
 		add_shares(&l, h, has_all_ops(t, h));
 	if (h->probes >= 0)
-		add_text(&l, "  probes %s", h->probes_text);
+		add_text(&l, h->probes_are_least ? "  probes %.0f+%%" : "  probes %.0f %%",
+			 h->probes);
 	else if (h->probes_most)
 		add_text(&l, "  probes most of the time");
 	screen_text(2, 0, screen_width(), l.s, h->lost ? STYLE_WARM : STYLE_PLAIN);
