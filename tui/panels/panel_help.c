@@ -38,7 +38,7 @@ static const char *const words[] = {
     "waits     they slept (both by looks, 25 a second; a file has none: Python/waits)",
     "other     threads without Python ran; no Python: they ran or slept",
     "not in..  these: all else, where ops are left out of the trace, or were not seen",
-    "probes    how much slower they make the threads, in CPU time (estimated)",
+    "probes    how much slower they make the threads, in CPU time; 34+%: at least",
     NULL,
 };
 
