@@ -53,6 +53,12 @@ void ops_find_parse_schema(struct build *b);
  * two (Itanium C++ ABI, 5.1.4.3). False. */
 bool ops_is_not_shared(void *arg, uint64_t start, size_t len);
 
+/* Find where to probe the function at `at`, `size` bytes (0: none), of op number `op`, whose file
+ * has the callees `c`; with `jumps`, windows for jumps. out->n stays 0 where there are no such
+ * places. 0 or -ENOMEM. */
+int ops_sites_at(struct elf_file *f, struct callees *c, uint64_t at, uint64_t size, uint32_t op,
+		 bool jumps, struct op_sites *out);
+
 /* For jumps: fill the table's `step`. 0 or -ENOMEM. */
 int ops_find_steps(struct build *b);
 

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "symbolizer/ops/internal.h"
+
 /* code_hash and get_path of torch/_inductor/codecache.py: a "c" and 51 digits of base 32, in a
  * folder named after the first two of these. */
 enum { KEY = 52, SHOWN = 8 };
@@ -38,69 +40,14 @@ static unsigned find_kernel(struct elf_file *f, const struct callees *c, struct 
 	return n + (out[n].at != 0);
 }
 
-static void add_site(const struct elf_file *f, uint64_t vaddr, struct probe_site site,
-		     struct kernel_sites *out)
-{
-	int64_t offset = elf_offset(f, vaddr);
-	if (offset < 0)
-		return;
-	site.offset = (uint64_t)offset;
-	out->site[out->n++] = site;
-}
-
-static void add_windows(const struct elf_file *f, uint64_t at, uint32_t op,
-			const struct func_windows *w, struct kernel_sites *out)
-{
-	for (int i = -1; w->entry.len && i < w->nexits; i++) {
-		const struct code_window *x = i < 0 ? &w->entry : &w->exit[i];
-		add_site(f, at + x->off,
-			 (struct probe_site){.op = op,
-					     .kind = i < 0 ? SITE_ENTRY : SITE_EXIT,
-					     .len = x->len,
-					     .relative = x->relative},
-			 out);
-	}
-}
-
-static void add_probes(const struct elf_file *f, uint64_t at, uint32_t op,
-		       const struct func_facts *facts, struct kernel_sites *out)
-{
-	add_site(f, at + facts->entry, (struct probe_site){.op = op, .kind = SITE_ENTRY}, out);
-	for (unsigned i = 0; i < facts->nexits; i++)
-		add_site(f, at + facts->exits[i], (struct probe_site){.op = op, .kind = SITE_EXIT},
-			 out);
-}
-
-static int look_at(struct elf_file *f, struct callees *c, const struct place *p, uint32_t op,
-		   bool jumps, struct kernel_sites *out)
-{
-	const struct return_sites_ops sites = callees_ops(c);
-	struct func_facts facts;
-	struct func_windows w = {0};
-	struct windows_ops ops;
-	const uint8_t *code = elf_bytes(f, p->at, p->size);
-	struct return_sites_ctx *x = return_sites_new(&sites);
-	int r = !x || callees_windows_ops(c, &ops) ? -ENOMEM : code ? 0 : -EINVAL;
-	r = r ? r : return_sites_analyze(x, code, p->size, p->at, &facts);
-	ops.relative = true;
-	if (!r && jumps)
-		r = windows_find(x, &facts, &ops, &w);
-	if (!r && jumps && w.entry.len && w.nexits)
-		add_windows(f, p->at, op, &w, out);
-	else if (!r && !jumps && facts.exit_kind != EXIT_NONE)
-		add_probes(f, p->at, op, &facts, out);
-	return_sites_free(x);
-	return r == -ENOMEM ? r : 0;
-}
-
 static int find_places(struct elf_file *f, struct callees *c, uint32_t op, bool jumps,
-		       struct kernel_sites *out)
+		       struct op_sites *out)
 {
 	struct place p[2];
 	const unsigned n = find_kernel(f, c, p);
 	int r = 0;
 	for (unsigned i = 0; i < n && !out->n && !r; i++)
-		r = look_at(f, c, &p[i], op, jumps, out);
+		r = ops_sites_at(f, c, p[i].at, p[i].size, op, jumps, out);
 	return r ? r : !n ? -ENOENT : out->n ? 0 : -ENOTSUP;
 }
 
@@ -122,10 +69,10 @@ static int describe(struct op_table *t, uint32_t op, const char *path)
 }
 
 int op_table_add_kernel(struct op_table *t, struct elf_file *f, const char *path, bool jumps,
-			struct kernel_sites *out)
+			struct op_sites *out)
 {
 	struct callees *c;
-	*out = (struct kernel_sites){0};
+	*out = (struct op_sites){0};
 	if (t->nkernels == KERNELS_MAX)
 		return -E2BIG;
 	if (callees_open(f, &c))

@@ -260,9 +260,9 @@ void op_table_free(struct op_table *t);
 int op_table_set_pynode(struct op_table *t, uint16_t off);
 
 /* The sites of the boxed call (ROLE_BOXED), given the address `vaddr` in libtorch_cpu's file of the
- * function that makes it. `out` has room for 1 + EXITS_MAX. Returns their number, 0 when its exits
- * cannot be found. */
-size_t op_table_boxed_sites(struct op_table *t, uint64_t vaddr, struct probe_site *out);
+ * function that makes it; with `jumps`, windows for jumps. `out` has room for 1 + EXITS_MAX.
+ * Returns their number, 0 when its exits cannot be found. */
+size_t op_table_boxed_sites(struct op_table *t, uint64_t vaddr, bool jumps, struct probe_site *out);
 
 /* That function may tail-call c10::Dispatcher::callBoxed through the PLT, so that any library that
  * defines it may supply it. If so, adapt the plan of the boxed call to its arguments and return its
@@ -284,8 +284,8 @@ enum { KERNELS_MAX = 4096 };
 /* Whether the file at this path is, by its name, a library of inductor's cache. */
 bool kernel_is_library(const char *path);
 
-/* Where to probe a kernel. */
-struct kernel_sites {
+/* Where to probe a function. */
+struct op_sites {
 	size_t n; /* 0: nowhere */
 	struct probe_site site[1 + EXITS_MAX];
 };
@@ -296,7 +296,7 @@ struct kernel_sites {
  * Keeps nothing of `f`. 0; -ENOENT: it is a library of another kind; -ENOTSUP: there are no such
  * places; -E2BIG; -ENOMEM. */
 int op_table_add_kernel(struct op_table *t, struct elf_file *f, const char *path, bool jumps,
-			struct kernel_sites *out);
+			struct op_sites *out);
 
 /* The name of the kernel that the source line `text` of a generated module calls, to `out`:
  * "cpp_fused_relu_0" of "cpp_fused_relu_0(buf0, buf1)"; false: it calls none. */

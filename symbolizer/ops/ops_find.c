@@ -158,31 +158,14 @@ static uint64_t tail_target(struct elf_file *f, uint64_t vaddr, uint64_t size)
 	return target;
 }
 
-static size_t sites_of(struct elf_file *f, uint64_t vaddr, uint32_t op, struct return_sites_ctx *x,
-		       struct probe_site *out)
-{
-	struct func_facts facts;
-	uint64_t size = elf_function_size(f, vaddr);
-	const uint8_t *code = size ? elf_bytes(f, vaddr, size) : NULL;
-	int64_t at = elf_offset(f, vaddr);
-	size_t n = 0;
-	if (!code || return_sites_analyze(x, code, size, vaddr, &facts) ||
-	    facts.exit_kind == EXIT_NONE)
-		return 0;
-	out[n++] = (struct probe_site){(uint64_t)at + facts.entry, op, SITE_ENTRY, 0, 0};
-	for (unsigned i = 0; i < facts.nexits; i++)
-		out[n++] = (struct probe_site){(uint64_t)at + facts.exits[i], op, SITE_EXIT, 0, 0};
-	return n;
-}
-
 static size_t find_sites(struct elf_file *f, struct callees *c, uint64_t vaddr, uint32_t op,
-			 struct probe_site *out)
+			 bool jumps, struct probe_site *out)
 {
-	struct return_sites_ops ops = callees_ops(c);
-	struct return_sites_ctx *x = return_sites_new(&ops);
-	size_t n = x ? sites_of(f, vaddr, op, x, out) : 0;
-	return_sites_free(x);
-	return n;
+	struct op_sites s = {0};
+	if (ops_sites_at(f, c, vaddr, elf_function_size(f, vaddr), op, jumps, &s))
+		return 0;
+	memcpy(out, s.site, s.n * sizeof(*out));
+	return s.n;
 }
 
 static uint32_t boxed_op(const struct op_table *t)
@@ -193,15 +176,15 @@ static uint32_t boxed_op(const struct op_table *t)
 	return op;
 }
 
-size_t op_table_boxed_sites(struct op_table *t, uint64_t vaddr, struct probe_site *out)
+size_t op_table_boxed_sites(struct op_table *t, uint64_t vaddr, bool jumps, struct probe_site *out)
 {
 	struct elf_file *f = t->elf[OPS_CPU];
 	uint32_t op = boxed_op(t);
-	size_t n = op < t->n ? find_sites(f, t->callees, vaddr, op, out) : 0;
+	size_t n = op < t->n ? find_sites(f, t->callees, vaddr, op, jumps, out) : 0;
 	/* It may only be a tail call with the same arguments. */
 	uint64_t target = n || op == t->n ? 0 : tail_target(f, vaddr, elf_function_size(f, vaddr));
 	if (target)
-		n = find_sites(f, t->callees, target, op, out);
+		n = find_sites(f, t->callees, target, op, jumps, out);
 	elf_file_drop(f);
 	return n;
 }
@@ -239,7 +222,7 @@ size_t op_table_call_boxed_sites(struct op_table *t, unsigned file, struct probe
 	uint64_t at = f ? elf_find_dynamic(f, call_boxed, NULL) : 0;
 	if (!at || callees_open(f, &c))
 		return 0;
-	size_t n = find_sites(f, c, at, boxed_op(t), out);
+	size_t n = find_sites(f, c, at, boxed_op(t), false, out);
 	callees_close(c);
 	elf_file_drop(f);
 	return n;

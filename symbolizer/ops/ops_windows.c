@@ -139,3 +139,59 @@ int op_table_windows(struct op_table *t, struct func_windows *out)
 	elf_file_drop(t->elf[OPS_CPU]);
 	return r;
 }
+
+static void add_site(const struct elf_file *f, uint64_t vaddr, struct probe_site site,
+		     struct op_sites *out)
+{
+	int64_t offset = elf_offset(f, vaddr);
+	if (offset < 0)
+		return;
+	site.offset = (uint64_t)offset;
+	out->site[out->n++] = site;
+}
+
+static void add_windows(const struct elf_file *f, uint64_t at, uint32_t op,
+			const struct func_windows *w, struct op_sites *out)
+{
+	for (int i = -1; w->entry.len && i < w->nexits; i++) {
+		const struct code_window *x = i < 0 ? &w->entry : &w->exit[i];
+		add_site(f, at + x->off,
+			 (struct probe_site){.op = op,
+					     .kind = i < 0 ? SITE_ENTRY : SITE_EXIT,
+					     .len = x->len,
+					     .relative = x->relative},
+			 out);
+	}
+}
+
+static void add_probes(const struct elf_file *f, uint64_t at, uint32_t op,
+		       const struct func_facts *facts, struct op_sites *out)
+{
+	add_site(f, at + facts->entry, (struct probe_site){.op = op, .kind = SITE_ENTRY}, out);
+	for (unsigned i = 0; i < facts->nexits; i++)
+		add_site(f, at + facts->exits[i], (struct probe_site){.op = op, .kind = SITE_EXIT},
+			 out);
+}
+
+int ops_sites_at(struct elf_file *f, struct callees *c, uint64_t at, uint64_t size, uint32_t op,
+		 bool jumps, struct op_sites *out)
+{
+	const struct return_sites_ops sites = callees_ops(c);
+	struct func_facts facts;
+	struct func_windows w = {0};
+	struct windows_ops ops;
+	const uint8_t *code = size ? elf_bytes(f, at, size) : NULL;
+	struct return_sites_ctx *x = return_sites_new(&sites);
+	int r = !x || (jumps && callees_windows_ops(c, &ops)) ? -ENOMEM : code ? 0 : -EINVAL;
+	r = r ? r : return_sites_analyze(x, code, size, at, &facts);
+	if (!r && jumps) {
+		ops.relative = true;
+		r = windows_find(x, &facts, &ops, &w);
+	}
+	if (!r && jumps && w.entry.len && w.nexits)
+		add_windows(f, at, op, &w, out);
+	else if (!r && !jumps && facts.exit_kind != EXIT_NONE)
+		add_probes(f, at, op, &facts, out);
+	return_sites_free(x);
+	return r == -ENOMEM ? r : 0;
+}

@@ -13,24 +13,11 @@ import re
 import sys
 
 SHOWN = 20
-# Boxed ops that PyTorch does not report to observers (ATen/core/dispatch/ObservedOperators.cpp).
-UNOBSERVED = {"profiler::_record_function_enter", "profiler::_record_function_enter_new"}
-UNOBSERVED |= {"profiler::_record_function_exit", "profiler::_record_function_exit._RecordFunction"}
 UNKNOWN_OP = "boxed"  # its operator could not be read
 MAX_UNKNOWN = (0.3, 0.03)  # shares of the events: values unknown to bpf, to the other engine
 MAX_UNTOLD = 0.1  # among these what functions of Python return in the backward, which PyTorch tells nobody
 unknown = [[], []]
 ADDRESS = re.compile(r'("(?:data_ptr|storage_ptr|address)":\s*)(?:"[^"]+"|[1-9]\d*)')
-
-
-def without_unobserved(found):
-    gone = {(e["pid"], e["id"]): e for e in found if e["op"] in UNOBSERVED}
-    kept = [e for e in found if (e["pid"], e["id"]) not in gone]
-    for e in sorted(kept, key=lambda e: e["id"]):
-        while up := gone.get((e["pid"], e["parent"])):
-            e["parent"] = up["parent"]
-            e["depth"] -= 1
-    return kept
 
 
 def without_parameters(found):
@@ -43,10 +30,9 @@ def without_parameters(found):
     return found
 
 
-def events(path, observed):
+def events(path):
     with open(path) as f:
-        found = without_parameters([json.loads(ADDRESS.sub(r'\1"address"', line)) for line in f])
-    return without_unobserved(found) if observed else found
+        return without_parameters([json.loads(ADDRESS.sub(r'\1"address"', line)) for line in f])
 
 
 def by_thread(all_events):
@@ -110,7 +96,7 @@ def main():
     p.add_argument("--least", type=int, default=1, help="events that there must be")
     p.add_argument("--observed", action="store_true", help="boxed calls are told by PyTorch to the second one")
     args = p.parse_args()
-    a, b = (by_thread(events(path, args.observed)) for path in (args.a, args.b))
+    a, b = (by_thread(events(path)) for path in (args.a, args.b))
     n = sum(map(len, a))
     problems = []
     if [len(t) for t in a] != [len(t) for t in b]:

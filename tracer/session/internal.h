@@ -47,7 +47,7 @@ struct session_kernel {
 	uint64_t inode;
 	uint32_t major, minor;
 	int code; /* as of op_table_add_kernel */
-	struct kernel_sites sites;
+	struct op_sites sites;
 };
 
 /* The op table of a libtorch, and that file's identity. */
@@ -113,6 +113,8 @@ struct session {
 	/* cpu_sites wanted ones of OPS_CPU, then those of OPS_PYTHON, then of OPS_C10 */
 	struct probe_site *sites;
 	size_t cpu_sites, python_sites, c10_sites;
+	size_t boxed_site; /* of OPS_CPU, for jumps: the first of 1 + EXITS_MAX of boxed calls,
+			      without windows until they are found */
 	struct session_kernel *kernels;
 	size_t nkernels, kernels_room;
 	struct filter ops_filter, not_filter;
@@ -211,9 +213,16 @@ bool session_wants(const struct session *s, const struct op_desc *op);
 void session_name_thread(struct session *s, const struct op_event *ev);
 
 /* session_probes.c: probe the n sites of library `lib` (enum ops_file) in the process of slot
- * `index`. Returns 0, also if the process has no such library, or -errno with *e. */
+ * `index`; late: struct probe_file's. Returns 0, also if the process has no such library, or -errno
+ * with *e. */
 int session_probe_library(struct session *s, uint16_t index, const struct libraries *l,
-			  unsigned lib, const struct probe_site *sites, size_t n, struct err *e);
+			  unsigned lib, const struct probe_site *sites, size_t n, bool late,
+			  struct err *e);
+
+/* For the engine shim, which is told of all other boxed calls: find the jumps at blocks of
+ * record_function, if no process before has told where. 0; -EAGAIN: it is not known yet; -ENOTSUP:
+ * there is no place for them. */
+int session_find_boxed(struct session *s, const struct proc *p);
 
 /* session_kernels.c: probe the kernels of inductor that the process has loaded since the last call,
  * while `tid`, which may be about to call them, stands; 0: no thread is. */

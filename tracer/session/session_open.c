@@ -107,11 +107,9 @@ static bool shim_would_do(const struct session *s)
 	return can && (s->o->engine == ENGINE_SHIM || s->o->engine == ENGINE_AUTO);
 }
 
-/* What the engine shim does not see, or would not let others do. */
+/* What the engine shim would not let others do. */
 static const char *not_shim(const struct session_opts *o)
 {
-	if (o->ops && strstr(o->ops, "record_function"))
-		return "PyTorch tells no library of profiler::_record_function*";
 	return o->shared ? "beside shim no other ditrace could trace, as for a capture" : NULL;
 }
 

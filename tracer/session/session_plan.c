@@ -273,15 +273,19 @@ int session_make_plan(struct session *s, struct err *e)
 	int r = check_filters(s, e);
 	if (r)
 		return r;
-	s->sites = malloc((s->ops->nsites + SHIM_OPS + SHIM_STEPS) * sizeof(*s->sites));
+	s->sites =
+	    calloc(s->ops->nsites + SHIM_OPS + SHIM_STEPS + 1 + EXITS_MAX, sizeof(*s->sites));
 	if (!s->sites)
 		return err_set(e, -ENOMEM, "no memory");
 	size_t n = 0;
-	if (s->engine->observes)
+	if (s->engine->observes) {
 		n = add_jumps(s, add_observed(s));
-	else
+		s->boxed_site = n;
+		n += 1 + EXITS_MAX;
+	} else {
 		for (uint32_t i = 0; i < s->ops->n; i++)
 			add_sites(s, i, OPS_CPU, &n);
+	}
 	s->cpu_sites = n;
 	for (uint32_t i = 0; !s->engine->observes && i < s->ops->n; i++)
 		add_sites(s, i, OPS_PYTHON, &n);

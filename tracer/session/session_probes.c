@@ -11,7 +11,8 @@
 #define S_NS 1000000000ULL
 
 int session_probe_library(struct session *s, uint16_t index, const struct libraries *l,
-			  unsigned lib, const struct probe_site *sites, size_t n, struct err *e)
+			  unsigned lib, const struct probe_site *sites, size_t n, bool late,
+			  struct err *e)
 {
 	char path[PATH_MAX];
 	pid_t pid = s->procs[index].target->pid;
@@ -27,6 +28,7 @@ int session_probe_library(struct session *s, uint16_t index, const struct librar
 	    .bias = s->procs[index].target->bias[lib],
 	    .engine_main = s->ops->engine_main,
 	    .engine_main_size = s->ops->engine_main_size,
+	    .late = late,
 	};
 	if (lib == OPS_CPU && s->o->memory && s->ops->elf[OPS_C10]) {
 		f.memory = s->ops->memory;
@@ -73,7 +75,7 @@ static void place_boxed(struct session *s, struct proc *p, uint64_t at)
 	struct target *t = p->target;
 	uint64_t vaddr = at - t->bias[OPS_CPU];
 	struct probe_site sites[1 + EXITS_MAX + 1];
-	size_t own = op_table_boxed_sites(s->ops, vaddr, sites);
+	size_t own = op_table_boxed_sites(s->ops, vaddr, false, sites);
 	int changed = own ? -1 : op_table_call_boxed(s->ops, vaddr);
 	struct maps maps;
 	struct libraries l;
@@ -93,9 +95,51 @@ static void place_boxed(struct session *s, struct proc *p, uint64_t at)
 			sites[n++] = (struct probe_site){s->ops->schema_off, 0, SITE_SCHEMA, 0, 0};
 		if (n)
 			session_probe_library(s, (uint16_t)(p - s->procs), &l, file, sites, n,
-					      NULL);
+					      false, NULL);
 	}
 	maps_free(&maps);
+}
+
+int session_find_boxed(struct session *s, const struct proc *p)
+{
+	struct probe_site *first = &s->sites[s->boxed_site];
+	if (first->len)
+		return 0;
+	uint64_t at = target_find_boxed(p->target);
+	if (!at)
+		return -EAGAIN;
+	at -= p->target->bias[OPS_CPU];
+	return op_table_boxed_sites(s->ops, at, true, first) ? 0 : -ENOTSUP;
+}
+
+static int jump_at_boxed(struct session *s, struct proc *p)
+{
+	const struct probe_site *first = &s->sites[s->boxed_site];
+	struct maps maps;
+	struct libraries l;
+	size_t n = 0;
+	while (n < 1 + EXITS_MAX && first[n].len)
+		n++;
+	if (maps_read(p->target->pid, &maps, NULL))
+		return -ESRCH;
+	libraries_find(&maps, &l);
+	int r =
+	    session_probe_library(s, (uint16_t)(p - s->procs), &l, OPS_CPU, first, n, true, NULL);
+	maps_free(&maps);
+	return r;
+}
+
+/* With -ECHILD no jump at all can be written there, which is told of. */
+static void say_no_blocks(struct session *s, const struct proc *p, int code)
+{
+	struct err *e = &s->engine->trouble;
+	if (!code || code == -ECHILD || code == -ESRCH || code == -ENOTCONN || e->code)
+		return;
+	err_set(e, code, "blocks of record_function in process %d are missing: %s", p->target->pid,
+		code == -ENOSPC	   ? "no memory is free near libtorch_cpu"
+		: code == -ENOTSUP ? "there is no place for a jump"
+				   : strerror(-code));
+	err_hint(e, "--engine bpf and --engine ptrace need no jumps");
 }
 
 /* The address of boxed calls is known once PyTorch is imported, and the program may run its first
@@ -107,6 +151,13 @@ static void probe_boxed(struct session *s, struct proc *p)
 	struct freeze *frozen = NULL;
 	if (p->boxed || s->now - p->added > 60 * S_NS)
 		return;
+	if (s->engine->observes) {
+		int r = session_find_boxed(s, p);
+		p->boxed = r != -EAGAIN;
+		if (p->boxed)
+			say_no_blocks(s, p, r ? r : jump_at_boxed(s, p));
+		return;
+	}
 	uint64_t at = target_find_boxed(p->target);
 	if (!at)
 		return;

@@ -159,11 +159,13 @@ static int probe_process(struct session *s, struct proc *p, const struct librari
 	/* First, as the engine shim writes its jumps with those of the next. */
 	r = r ? r
 	      : session_probe_library(s, index, l, OPS_C10,
-				      s->sites + s->cpu_sites + s->python_sites, s->c10_sites, e);
-	r = r ? r : session_probe_library(s, index, l, OPS_CPU, s->sites, s->cpu_sites, e);
+				      s->sites + s->cpu_sites + s->python_sites, s->c10_sites,
+				      false, e);
+	p->boxed = s->engine->observes && !session_find_boxed(s, p);
+	r = r ? r : session_probe_library(s, index, l, OPS_CPU, s->sites, s->cpu_sites, false, e);
 	return r ? r
 		 : session_probe_library(s, index, l, OPS_PYTHON, s->sites + s->cpu_sites,
-					 s->python_sites, e);
+					 s->python_sites, false, e);
 }
 
 static void inherit(struct session *s, struct target *t)

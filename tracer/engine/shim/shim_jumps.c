@@ -54,8 +54,9 @@ static bool make_site(const struct engine_shim *m, const struct inside *i,
 	    .handler = handler_of(&i->jumps, s->kind),
 	    .number = s->op,
 	    .len = s->len,
-	    /* without them no other jump is of use */
-	    .first = s->kind == SITE_DISPATCH,
+	    .relative = s->relative,
+	    /* no other jump is of use without the former; the latter are not observed instead */
+	    .first = s->kind == SITE_DISPATCH || s->op == i->share->op[SHIM_CALL],
 	    .skips_red_zone = s->kind == SITE_EXIT,
 	};
 	memcpy(out->bytes, code, s->len);

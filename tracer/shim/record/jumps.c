@@ -66,10 +66,37 @@ static bool may_stop(struct recorder_thread *t, const struct op_plan *plan)
 	return t->loads != was;
 }
 
+static bool is_boxed(const struct recorder_thread *t, uint32_t op)
+{
+	return op == t->share->op[SHIM_CALL];
+}
+
+/* Whether the boxed call that begins, of an OperatorHandle, is of an operator that PyTorch tells no
+ * observer (ATen/core/dispatch/ObservedOperators.cpp): profiler::_record_function_enter and its
+ * like. The handle begins with the address of the operator, and that with its name. */
+static bool is_unobserved(const uint64_t *regs)
+{
+	static const char prefix[] = "profiler::_record_function";
+	const uint64_t *handle = (const uint64_t *)regs[arch_int_arg[0]];
+	const char *const *name = (const char *const *)handle[0];
+	return !strncmp(*name, prefix, sizeof(prefix) - 1);
+}
+
+/* Whether the boxed call that ends, in its own frame, is the one that was entered last, and by a
+ * jump: such calls that are observed, which have a schema there, are of the same op. */
+static bool is_innermost(const struct recorder_thread *t, const uint64_t *regs)
+{
+	enum { FRAME = 512 }; /* bytes: longer than its frame, shorter than those between two */
+	const uint32_t d = t->ops.depth;
+	return d && is_boxed(t, t->ops.open[d - 1].op) && !t->call[d - 1].data[0] &&
+	       t->ops.open[d - 1].sp - regs[ARCH_SP] < FRAME;
+}
+
 static void enter_op(struct recorder_thread *t, const uint64_t *regs, uint32_t op,
 		     const uint64_t *fp)
 {
-	if (!t->share->jumped[op] || is_observed(t, &t->share->plan[op]))
+	if (!t->share->jumped[op] || is_observed(t, &t->share->plan[op]) ||
+	    (is_boxed(t, op) && !is_unobserved(regs)))
 		return;
 	if (!thread_records(t, regs[ARCH_SP] + t->share->plan[op].entry_sp, op))
 		return;
@@ -87,7 +114,8 @@ static void enter_op(struct recorder_thread *t, const uint64_t *regs, uint32_t o
 	if (shadow_stack_entry(&t->ops, &h)) {
 		t->call[t->ops.depth - 1] = (struct call){
 		    .rf = (const uint64_t *)(uintptr_t)regs[ARCH_SP], .base = h.plan->base};
-		t->ops.open[t->ops.depth - 1].counted = !(h.plan->flags & PLAN_FORWARD);
+		t->ops.open[t->ops.depth - 1].counted =
+		    !(h.plan->flags & PLAN_FORWARD) || is_boxed(t, op);
 	}
 	/* Engine::evaluate_function(graph_task, node, ...) of torch/csrc/autograd/engine.cpp */
 	if (op == t->share->op[SHIM_ENGINE])
@@ -114,7 +142,7 @@ void jump_left(const uint64_t *regs, uint32_t op)
 	struct recorder_thread *t = op < SHIM_PLANS ? state_here() : NULL;
 	if (t && t->turn.rests) {
 		turns_leave(t, op);
-	} else if (t && t->ops.depth) {
+	} else if (t && t->ops.depth && (!is_boxed(t, op) || is_innermost(t, regs))) {
 		t->busy = true;
 		uint64_t now = ticks_now(&t->ticks);
 		thread_await_room(t);

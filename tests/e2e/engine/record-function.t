@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Blocks of record_function, which PyTorch tells no observer of: by a DataLoader's, report sees that a step waits for it.
+. "$(dirname "$0")/../lib.sh"
+need_tracing
+
+# waits_for_data WORKERS HOW: more than half of the time, as the program itself measures, too
+waits_for_data() {
+	trace -- "$PY" engine/slow_data.py "$1"
+	like "the program waits for its data" "$T/out" '^waits ([5-9][0-9]|100)$'
+	"$DITRACE" report "$T/data" >"$T/report"
+	ok "report opens with that: $2" grep -qE "^([5-9][0-9]|100) % of a step $2 in slow_data.py:[0-9]+: x = next\(data\)$" <(head -n 1 "$T/report")
+	unlike "no block is missing" "$T/err" 'blocks of record_function'
+}
+
+with_a_worker() {
+	waits_for_data 1 'waits for data'
+	events
+	grep -oE '"op":"profiler::[^"]*"' "$T/events" | sort | uniq -c >"$T/blocks.$ENGINE"
+}
+
+record_function() {
+	ENGINE=shim waits_for_data 0 'loads data, without workers,'
+	each_engine with_a_worker
+	is "the program, the DataLoader and the optimizer have blocks" "$(awk '{ n[$1 >= 24]++ } END { print n[1] }' "$T/blocks.bpf")" 2
+	for engine in ptrace shim; do
+		ok "$engine sees those that bpf sees" cmp "$T/blocks.bpf" "$T/blocks.$engine"
+	done
+	ok "with their names" [ "$(grep -cE '"op":"profiler::_record_function_enter[^"]*".*"value":"train"' "$T/events")" = 6 ]
+}
+each_torch record_function
+done_testing

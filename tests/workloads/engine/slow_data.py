@@ -1,0 +1,34 @@
+"""Trains on a DataLoader whose data come slowly, a step in a block of record_function: slow_data.py WORKERS. Prints the
+share of its time that it waits for them, in per cent."""
+
+import sys
+import time
+
+import torch
+import torch.utils.data
+
+
+class Slow(torch.utils.data.Dataset):
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, i):
+        time.sleep(0.2)
+        return float(i)
+
+
+torch.set_num_threads(1)
+model = torch.nn.Linear(1, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+data = iter(torch.utils.data.DataLoader(Slow(), batch_size=1, num_workers=int(sys.argv[1])))
+begin = time.perf_counter()
+waits = 0.0
+for _ in range(6):
+    asked = time.perf_counter()
+    x = next(data)
+    waits += time.perf_counter() - asked
+    with torch.profiler.record_function("train"):
+        model(x.float()[:, None]).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print(f"waits {100 * waits / (time.perf_counter() - begin):.0f}")
