@@ -43,7 +43,7 @@ static void memory_pass_on(struct launches *l, struct memory_event *m, enum acti
 			   const struct launch_op *op)
 {
 	m->launch = as;
-	if (as == LAUNCH_IN_OP)
+	if (as == LAUNCH_IN_OP && op)
 		launch_op_to(op, &m->of);
 	if (l->on_memory)
 		l->on_memory(m, l->arg);

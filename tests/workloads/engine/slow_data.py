@@ -13,7 +13,7 @@ class Slow(torch.utils.data.Dataset):
         return 6
 
     def __getitem__(self, i):
-        time.sleep(0.2)
+        time.sleep(0.4)
         return float(i)
 
 

@@ -53,7 +53,7 @@ void entries_drop(struct entries **all, struct links *l, uint16_t proc)
 			at = &e->next;
 			continue;
 		}
-		if (proc != ENGINE_ALL_PROCS)
+		if (l && proc != ENGINE_ALL_PROCS)
 			links_drop(l, e->wanted.owner);
 		*at = e->next;
 		free_one(e);
