@@ -218,7 +218,7 @@ int aggregate_add(struct aggregate *a, const struct op_event *ev)
 	r = r ? r : count_rank(a->rows[id], t, self);
 	if (!r && a->keys & (AGGREGATE_SIDES | AGGREGATE_TENSORS))
 		r = aggregate_remember(a, ev->id, (uint32_t)id);
-	if (a->early)
+	if (a->early.n)
 		aggregate_call_ended(a, ev->id, (uint32_t)id);
 	if (a->keys & AGGREGATE_FLOPS)
 		count_flops(t, a->rows[id], ev);

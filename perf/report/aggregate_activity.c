@@ -25,30 +25,6 @@ int64_t aggregate_known(const struct aggregate *a, uint64_t event)
 	return a->sides[at].row;
 }
 
-/* Activities of calls that have not ended yet. What they point to is valid as long as the trace is
- * open. */
-enum { EARLY_MAX = 1 << 16 };
-
-struct early_call {
-	struct op_event of;
-	uint64_t activities, ns; /* 0: it has ended */
-};
-
-struct early_activities {
-	struct map by_id; /* index in `list` */
-	struct early_call *list;
-	size_t n, room;
-};
-
-void aggregate_early_free(struct early_activities *e)
-{
-	if (!e)
-		return;
-	map_free(&e->by_id);
-	free(e->list);
-	free(e);
-}
-
 const char *report_launch_text(unsigned launch)
 {
 	static const char *const texts[] = {[LAUNCH_IN_NO_OP] = "(in no op)",
@@ -78,49 +54,39 @@ static int count_of_op(struct aggregate *a, const struct op_event *of, unsigned 
 /* The calls that are awaited do not come: they were lost, or are more than can wait. */
 static int give_up(struct aggregate *a)
 {
-	struct early_activities *e = a->early;
 	int r = 0;
-	for (size_t i = 0; !r && i < e->n; i++)
-		if (e->list[i].activities)
-			r = count_of_op(a, &e->list[i].of, AGGREGATE_NO_CALL, e->list[i].activities,
-					e->list[i].ns);
-	e->n = 0;
-	map_clear(&e->by_id);
+	for (size_t i = 0; !r && i < a->early.n; i++) {
+		const struct awaited_call *c = &a->early.calls[i];
+		if (!c->came)
+			r = count_of_op(a, &c->of, AGGREGATE_NO_CALL, c->activities, c->ns);
+	}
+	awaited_clear(&a->early);
 	return r;
 }
 
 static int add_early(struct aggregate *a, const struct op_event *of, uint64_t ns)
 {
-	if (!a->early && !(a->early = calloc(1, sizeof(*a->early))))
-		return -ENOMEM;
-	struct early_activities *e = a->early;
-	int64_t at = map_get(&e->by_id, of->id);
-	if (at < 0) {
-		if ((e->n == EARLY_MAX && give_up(a)) ||
-		    array_grow(&e->list, &e->room, e->n + 1, sizeof(*e->list)) ||
-		    map_put(&e->by_id, of->id, (uint32_t)e->n))
-			return -ENOMEM;
-		at = (int64_t)e->n++;
-		e->list[at] = (struct early_call){.of = *of};
-	}
-	e->list[at].activities++;
-	e->list[at].ns += ns;
+	struct awaited_call *c;
+	int r = awaited_at(&a->early, of, &c);
+	if (r == -ENOSPC && !(r = give_up(a)))
+		r = awaited_at(&a->early, of, &c);
+	if (r)
+		return r;
+	c->activities++;
+	c->ns += ns;
 	return 0;
 }
 
 void aggregate_call_ended(struct aggregate *a, uint64_t event, uint32_t row)
 {
-	struct early_activities *e = a->early;
-	int64_t at = e->n ? map_get(&e->by_id, event) : -ENOENT;
-	if (at < 0)
-		return;
-	count_activities(a, row, e->list[at].activities, e->list[at].ns);
-	e->list[at].activities = e->list[at].ns = 0;
+	const struct awaited_call *c = awaited_take(&a->early, event);
+	if (c)
+		count_activities(a, row, c->activities, c->ns);
 }
 
 int aggregate_end(struct aggregate *a)
 {
-	int r = a->early ? give_up(a) : 0;
+	int r = give_up(a);
 	return r ? r : aggregate_memory_end(a);
 }
 

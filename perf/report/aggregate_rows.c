@@ -303,7 +303,7 @@ void aggregate_free(struct aggregate *a)
 	free(a->sides);
 	free(a->memos);
 	devices_free(a->devices);
-	aggregate_early_free(a->early);
+	awaited_free(&a->early);
 	aggregate_memory_free(a->memory);
 	free(a);
 }

@@ -10,6 +10,7 @@
 #include "base/map.h"
 #include "perf/events/print_event.h"
 #include "perf/report/aggregate.h"
+#include "perf/report/call_tree.h"
 #include "perf/report/devices.h"
 #include "perf/report/report.h"
 
@@ -121,6 +122,114 @@ const struct py_frame *breakdown_asks_for_data(const struct py_stack *s);
  */
 int module_tree_print(FILE *f, const struct aggregate *a, const struct report_opts *opts);
 
+/* What devices did, and what was done with memory, of calls that are added when they end
+ * (awaited.c). */
+
+struct awaited_call {
+	struct op_event of; /* what it points to is valid as long as the trace is open */
+	bool came;
+	uint64_t activities, ns;
+	struct call_memory memory[MEMORY_KINDS];
+};
+
+/* Zero-initialise. */
+struct awaited {
+	struct map ids; /* index in `calls` */
+	struct awaited_call *calls;
+	size_t n, room;
+};
+
+/* The call, which need not be awaited yet, until the next one is. 0, -ENOMEM, or -ENOSPC: no more
+ * can be awaited. */
+int awaited_at(struct awaited *a, const struct op_event *of, struct awaited_call **out);
+
+/* The call comes: what is known of it, NULL if that is nothing. */
+const struct awaited_call *awaited_take(struct awaited *a, uint64_t id);
+
+/* None is awaited any more. */
+void awaited_clear(struct awaited *a);
+void awaited_free(struct awaited *a);
+
+/* A call tree; for call_tree*.c alone. */
+
+/* An op whose children may still come. */
+struct open_op {
+	uint64_t id;
+	uint32_t node;
+	const struct py_stack *stack, *native;
+};
+
+struct tree_thread {
+	struct open_op *open;
+	size_t n, room;
+};
+
+enum { CALLS_RECENT = 1 << 15 };
+
+struct call_tree {
+	struct intern thread_ids;
+	struct tree_thread *threads;
+	size_t threads_room;
+	struct intern names;	 /* frames (file, label) and ops */
+	const char **name_texts; /* by id in `names` */
+	size_t names_room;
+	struct arena texts;
+	struct intern node_ids;	 /* struct node_key */
+	struct intern stack_ids; /* struct stack_key */
+	uint32_t *stack_nodes;	 /* by id in `stack_ids`: the node of the innermost frame */
+	size_t stacks_room;
+	struct map op_names; /* op_desc to id in `names` */
+	struct call_node *nodes;
+	size_t nodes_room;
+	bool has_totals; /* set by call_tree_callers, not summed from children */
+	bool has_memory[MEMORY_KINDS];
+	enum call_frames memory_frames;
+	uint64_t recent_id[CALLS_RECENT]; /* of ops, by id modulo CALLS_RECENT, */
+	uint32_t recent_node[CALLS_RECENT];
+	struct awaited early; /* memory of ops that were not added yet */
+};
+
+/* Of nodes and names: ids, or -ENOMEM. */
+
+/* Of an op; of what `of` stands for, by its address; of a frame. */
+int64_t call_op_name(struct call_tree *t, const struct op_desc *op);
+int64_t call_name_of(struct call_tree *t, const void *of, const char *name);
+int64_t call_frame_name(struct call_tree *t, const struct py_frame *f);
+
+/* name: an id, or an error, which is returned. phase: of an op that is a node of its own in
+ * each phase; else 0. */
+int64_t call_node_in_phase(struct call_tree *t, uint32_t parent, int64_t name, bool is_op,
+			   uint8_t phase);
+int64_t call_node_of(struct call_tree *t, uint32_t parent, int64_t name, bool is_op);
+
+/* The node of the innermost frame of `stack` below `parent`, less the `outer` outermost
+ * frames. */
+int64_t call_stack_node(struct call_tree *t, uint32_t parent, const struct py_stack *stack,
+			uint16_t outer);
+
+/* That of frame `to` (0: innermost), with those from `from` - 1 on above it, below `node`.
+ */
+int64_t call_native_nodes(struct call_tree *t, int64_t node, const struct py_stack *stack,
+			  unsigned from, unsigned to);
+
+/* Where an op stands that was called by `parent`, NULL: by none that is open. */
+int64_t call_context_of(struct call_tree *t, const struct open_op *parent,
+			const struct py_stack *stack, enum call_frames which);
+
+static inline void call_memory_add(struct call_memory *to, const struct call_memory *from)
+{
+	for (int k = 0; k < MEMORY_KINDS; k++) {
+		to[k].allocated += from[k].allocated;
+		to[k].freed += from[k].freed;
+	}
+}
+
+/* The op of that id is a node: what is done with memory in it goes there from now on. */
+void call_tree_remember(struct call_tree *t, uint64_t id, uint32_t node);
+
+/* Ops that have not come do not come. 0 or -ENOMEM. */
+int call_tree_end_memory(struct call_tree *t);
+
 /* An aggregate; for aggregate*.c alone. */
 
 /* Bytes allocated less those freed. */
@@ -134,13 +243,15 @@ static inline void net_add(struct net_memory *to, const struct net_memory *n)
 		to->of[k] += n->of[k];
 }
 
-/* What was done in a call that has ended, or of one that has ended with all that it called. */
+/* What was done in a call that has ended, or of one that has ended with all that it called.
+ */
 struct net_step {
 	uint64_t ns; /* when, or when the call began */
 	struct net_memory net;
 };
 
-/* Finished calls of a row inside ops that are still open. Of recursive calls, only the outermost.
+/* Finished calls of a row inside ops that are still open. Of recursive calls, only the
+ * outermost.
  */
 struct pending {
 	uint32_t row;
@@ -158,7 +269,8 @@ struct aggregate_thread {
 	uint64_t first_ns, last_ns;
 	uint64_t self_ns, backward_ns; /* self times of its ops; of those in the backward */
 	uint64_t compile_ns;
-	/* By depth: of finished ops whose caller has not ended, what of their time was compiling.
+	/* By depth: of finished ops whose caller has not ended, what of their time was
+	 * compiling.
 	 */
 	uint64_t compiled[AGGREGATE_DEPTH];
 	struct pending *pending; /* in ascending order of depth */
@@ -192,29 +304,28 @@ struct aggregate {
 	struct aggregate_thread *threads;
 	uint32_t rows_size, threads_size;
 	struct aggregate_totals totals;
-	struct devices *devices;	/* NULL: no activity was added */
-	struct early_activities *early; /* of calls that have not ended; NULL: none */
-	struct memory_sums *memory;	/* NULL: nothing of memory was added */
+	struct devices *devices;    /* NULL: no activity was added */
+	struct awaited early;	    /* what devices did of calls that have not ended */
+	struct memory_sums *memory; /* NULL: nothing of memory was added */
 };
 
-/* AGGREGATE_SIDES, AGGREGATE_TENSORS: the row of a call, by its id, for some time. 0 or -ENOMEM.
- * _known: -ENOENT. */
+/* AGGREGATE_SIDES, AGGREGATE_TENSORS: the row of a call, by its id, for some time. 0 or
+ * -ENOMEM. _known: -ENOENT. */
 int aggregate_remember(struct aggregate *a, uint64_t event, uint32_t row);
 int64_t aggregate_known(const struct aggregate *a, uint64_t event);
 
 /* A call of that row has ended, of which there may be activities already in a->early. */
 void aggregate_call_ended(struct aggregate *a, uint64_t event, uint32_t row);
-/* aggregate_memory.c: what was done with memory in the ops that the event called, all of which were
- * added; from now on it is of the event. 0 or -ENOMEM. */
+/* aggregate_memory.c: what was done with memory in the ops that the event called, all of
+ * which were added; from now on it is of the event. 0 or -ENOMEM. */
 int aggregate_memory_inside(struct aggregate_thread *t, const struct op_event *ev,
 			    struct net_memory *out);
 /* What the rows had at the peaks. 0 or -ENOMEM. */
 int aggregate_memory_end(struct aggregate *a);
-void aggregate_memory_free(struct memory_sums *m);     /* NULL allowed */
-void aggregate_early_free(struct early_activities *e); /* NULL allowed */
+void aggregate_memory_free(struct memory_sums *m); /* NULL allowed */
 
-/* The index of the event's row, or -ENOMEM; new if need be. launch: as in struct aggregate_row.
- * _again: through a cache. */
+/* The index of the event's row, or -ENOMEM; new if need be. launch: as in struct
+ * aggregate_row. _again: through a cache. */
 int64_t aggregate_row_of(struct aggregate *a, const struct op_event *ev, bool worker,
 			 unsigned launch);
 int64_t aggregate_row_again(struct aggregate *a, const struct aggregate_thread *t,
@@ -227,7 +338,8 @@ struct aggregate_thread *aggregate_thread_of(struct aggregate *a, const struct o
 const struct aggregate_thread *aggregate_thread_known(const struct aggregate *a,
 						      const struct op_event *ev);
 
-/* Double the capacity of an array with elements of that size; new elements are zero. 0 or -ENOMEM.
+/* Double the capacity of an array with elements of that size; new elements are zero. 0 or
+ * -ENOMEM.
  */
 int aggregate_grow(void *array, uint32_t *size, size_t element);
 
@@ -241,9 +353,9 @@ struct aggregate_key {
 	char bytes[AGGREGATE_KEY_MAX]; /* equal for equal keys */
 };
 
-/* Fill *k with the keys of the event, of a worker or not, that `keys` (AGGREGATE_*) selects; valid
- * as long as the event and *k are. launch: see aggregate_row_of. Returns the number of bytes in
- * k->bytes. */
+/* Fill *k with the keys of the event, of a worker or not, that `keys` (AGGREGATE_*)
+ * selects; valid as long as the event and *k are. launch: see aggregate_row_of. Returns the
+ * number of bytes in k->bytes. */
 uint32_t aggregate_key(struct aggregate_key *k, unsigned keys, const struct op_event *ev,
 		       bool worker, unsigned launch);
 

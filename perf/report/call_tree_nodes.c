@@ -1,0 +1,123 @@
+/* Nodes of the call tree, and their names. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "perf/report/internal.h"
+
+struct node_key {
+	uint32_t parent, name, phase;
+};
+
+struct stack_key {
+	const struct py_stack *stack;
+	uint32_t parent, outer; /* outer: outermost frames to skip */
+};
+
+/* The id of the name with that key of `len` bytes, displayed as `text`. */
+static int64_t name_id(struct call_tree *t, const char *key, size_t len, const char *text)
+{
+	bool is_new;
+	int64_t id = intern(&t->names, key, (uint32_t)len, &is_new);
+	if (id < 0 || !is_new)
+		return id;
+	if (array_grow(&t->name_texts, &t->names_room, (size_t)id + 1, sizeof(*t->name_texts)))
+		return -ENOMEM;
+	t->name_texts[id] = arena_strndup(&t->texts, text, strlen(text));
+	return t->name_texts[id] ? id : -ENOMEM;
+}
+
+size_t call_frame_text(char out[CALL_FRAME_TEXT_MAX], const struct py_frame *f)
+{
+	const char *function = f->function ? f->function : "?", *file = f->file ? f->file : "?";
+	char line[16] = "";
+	if (line_is_of_parameter(function, f->line))
+		return (size_t)snprintf(out, CALL_FRAME_TEXT_MAX, "%.200s", file);
+	if (f->line)
+		snprintf(line, sizeof(line), ":%" PRId32, f->line);
+	return (size_t)snprintf(out, CALL_FRAME_TEXT_MAX, file[0] ? "%.200s (%.200s%s)" : "%.200s",
+				function, text_base_name(file), line);
+}
+
+int64_t call_frame_name(struct call_tree *t, const struct py_frame *f)
+{
+	char key[2 * CALL_FRAME_TEXT_MAX];
+	size_t len = call_frame_text(key, f);
+	const char *file = f->file ? f->file : "?";
+	size_t whole = strnlen(file, CALL_FRAME_TEXT_MAX - 1);
+	memcpy(key + len + 1, file, whole);
+	return name_id(t, key, len + 1 + whole, key);
+}
+
+/* The id of a name that `of` stands for. */
+int64_t call_name_of(struct call_tree *t, const void *of, const char *name)
+{
+	int64_t id = map_get(&t->op_names, (uintptr_t)of);
+	if (id >= 0)
+		return id;
+	id = name_id(t, name, strlen(name), name);
+	if (id >= 0 && map_put(&t->op_names, (uintptr_t)of, (uint32_t)id))
+		return -ENOMEM;
+	return id;
+}
+
+int64_t call_op_name(struct call_tree *t, const struct op_desc *op)
+{
+	return call_name_of(t, op, op->name);
+}
+
+/* `phase`: of an op that is a node of its own in each phase; else 0. */
+int64_t call_node_in_phase(struct call_tree *t, uint32_t parent, int64_t name, bool is_op,
+			   uint8_t phase)
+{
+	struct node_key key = {parent, (uint32_t)name, phase};
+	bool is_new;
+	if (name < 0)
+		return name;
+	int64_t id = intern(&t->node_ids, &key, sizeof(key), &is_new);
+	if (id < 0 || !is_new)
+		return id;
+	if (array_grow(&t->nodes, &t->nodes_room, (size_t)id + 1, sizeof(*t->nodes)))
+		return -ENOMEM;
+	t->nodes[id] = (struct call_node){.name = t->name_texts[name],
+					  .name_id = (uint32_t)name,
+					  .parent = parent,
+					  .is_op = is_op};
+	return id;
+}
+
+int64_t call_node_of(struct call_tree *t, uint32_t parent, int64_t name, bool is_op)
+{
+	return call_node_in_phase(t, parent, name, is_op, 0);
+}
+
+/* The node of the innermost frame of `stack` below `parent`, less the `outer` outermost frames. */
+int64_t call_stack_node(struct call_tree *t, uint32_t parent, const struct py_stack *stack,
+			uint16_t outer)
+{
+	struct stack_key key;
+	bool is_new;
+	memset(&key, 0, sizeof(key));
+	key = (struct stack_key){.stack = stack, .parent = parent, .outer = outer};
+	int64_t id = intern(&t->stack_ids, &key, sizeof(key), &is_new), node = parent;
+	if (id < 0)
+		return id;
+	if (!is_new)
+		return t->stack_nodes[id];
+	if (array_grow(&t->stack_nodes, &t->stacks_room, (size_t)id + 1, sizeof(*t->stack_nodes)))
+		return -ENOMEM;
+	for (uint16_t i = (uint16_t)(stack->depth - outer); i-- && node >= 0;)
+		node = call_node_of(t, (uint32_t)node, call_frame_name(t, stack->frames[i]), false);
+	if (node >= 0)
+		t->stack_nodes[id] = (uint32_t)node;
+	return node;
+}
+
+/* Append the frames numbered from - 1 down to `to` (0: innermost) below `node`. */
+int64_t call_native_nodes(struct call_tree *t, int64_t node, const struct py_stack *stack,
+			  unsigned from, unsigned to)
+{
+	for (unsigned i = from; i-- > to && node >= 0;)
+		node = call_node_of(t, (uint32_t)node, call_frame_name(t, stack->frames[i]), false);
+	return node;
+}
