@@ -201,6 +201,7 @@ static void rest(struct engine_bpf *b, bool rests)
 static void set_turn(struct engine *g, uint32_t turn)
 {
 	struct engine_bpf *b = of(g);
+	b->skel->bss->measuring = turn != 0;
 	b->turns[b->turn].ops = b->skel->bss->exits - b->turn_exits;
 	rest(b, turn_rests(turn));
 	b->turn = turn;

@@ -375,7 +375,8 @@ int op_exit(struct pt_regs *ctx)
 	}
 	t->depth--;
 out:
-	__sync_fetch_and_add(&exits, 1);
+	if (measuring)
+		__sync_fetch_and_add(&exits, 1);
 	if (resting)
 		account(ts, &rest_sampled, &rest_ns);
 	else

@@ -119,8 +119,9 @@ __u64 steps;	    /* hits of step_callbacks while counting, which are not in `hit
 /* Hits whose time in the probe was measured, and that time: at entries, at exits, and at exits
  * while nothing is recorded. */
 __u64 entry_sampled, entry_ns, exit_sampled, exit_ns, rest_sampled, rest_ns;
-__u64 exits; /* hits at exits */
-int resting; /* there are no probes at entries (set_turn) */
+int measuring; /* in turns (set_turn): then */
+__u64 exits;   /* hits at exits are counted, */
+int resting;   /* and in some there are no probes at entries */
 __u64 dispatched,
     dispatched_seen; /* calls of the dispatcher while counting; those under a probed op */
 int counting;
