@@ -58,6 +58,8 @@ try:
     for tab, drawn in ("ops", "#table tbody tr"), ("modules", "#tree tbody tr"), ("source", "#lines td.code"):
         b.says(f"location.hash = {tab!r}")
         assert settled(f"byId('part-' + {tab!r}).classList.contains('on') && document.querySelectorAll({drawn!r}).length"), tab
+    names = b.says("[...shortNames(['/a/x.py', '/b/x.py', '/a/x.py', '/b/y.py', 'x.py']).values()]")
+    assert names == ["a/x.py", "b/x.py", "y.py", "x.py"], names
     b.says("location.hash = 'timeline'")
     assert settled("byId('lanes').height > 50 && new Set(byId('lanes').getContext('2d').getImageData(0, 0, byId('lanes').width, byId('lanes').height).data).size") > 5
     first = b.says("bars[0][0]")

@@ -31,7 +31,13 @@ const counted = (n, word) => countText(n) + " " + word + (n === 1 ? "" : "s");
 const percent = (part, whole) => (whole ? (100 * part / whole).toFixed(1) : "0.0") + "%";
 const color = name => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
 const isDark = () => document.documentElement.dataset.theme === "dark";
-const baseName = path => path.slice(path.lastIndexOf("/") + 1);
+// Of each of the paths, as little of its end as no other has: layer.py, or lora/layer.py and adalora/layer.py.
+function shortNames(paths) {
+  const all = [...new Set(paths)], endsOf = path => path.split("/").map((_, i, parts) => parts.slice(-1 - i).join("/"));
+  const files = new Map();
+  for (const end of all.flatMap(endsOf)) files.set(end, (files.get(end) || 0) + 1);
+  return new Map(all.map(path => [path, endsOf(path).find(end => files.get(end) === 1) || path]));
+}
 
 const PARTS = [["forward", "forward"], ["backward", "backward"], ["optimizer", "optimizer"], ["data", "data"], ["none", "in no op"]];
 const KINDS = ["frame", "forward", "backward", "recompute", "compile", "device"];

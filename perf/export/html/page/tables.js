@@ -1,7 +1,8 @@
 // The table of ops, the tree of modules, and source lines with their times.
 
 const observed = summary.observed_ns;
-const placeOf = r => (r.file ? baseName(r.file) + (r.line ? `:${r.line}` : "") : "");
+const fileNames = shortNames([data.report, data.lines, data.in_no_op].flatMap(t => t.rows).map(r => r.file).filter(f => f));
+const placeOf = r => (r.file ? fileNames.get(r.file) + (r.line ? `:${r.line}` : "") : "");
 
 function heat(part) {
   return part >= 10 ? {color: "var(--backward)", fontWeight: 600} : part >= 3 ? {color: "var(--backward)"} : {};
@@ -122,7 +123,7 @@ function showFile(file, link) {
 
 function drawSource() {
   const links = filesOf().map(f => {
-    const link = el("a", {href: "#source", title: f.path}, el("span", {}, nsText(f.total)), baseName(f.path));
+    const link = el("a", {href: "#source", title: f.path}, el("span", {}, nsText(f.total)), fileNames.get(f.path));
     link.addEventListener("click", () => showFile(f, link));
     return [f, link];
   });
