@@ -127,27 +127,6 @@ static void print_spaces(FILE *f, int n)
 		putc(' ', f);
 }
 
-/* Print `text`, truncated with "…" to `width` columns. */
-static void print_cut(FILE *f, const char *text, int width)
-{
-	char part[TEXT_MAX];
-	size_t len = strlen(text);
-	if ((int)text_width(text) <= width) {
-		fputs(text, f);
-		return;
-	}
-	memcpy(part, text, len + 1);
-	while (len && (int)text_width(part) > width - 1) {
-		do
-			len--;
-		while (len && ((unsigned char)part[len] & 0xc0) == 0x80);
-		part[len] = '\0';
-	}
-	fputs(part, f);
-	if (width > 0)
-		fputs("…", f);
-}
-
 static void print_padded(FILE *f, const char *text, int text_cols, int width,
 			 enum table_align align)
 {
@@ -233,9 +212,9 @@ static void print_cell(const struct table *t, FILE *f, int column, const struct 
 	if (styled)
 		fputs(on[c->style], f);
 	if (left && column == l->last)
-		print_cut(f, c->text, room);
+		text_print_cut(f, c->text, room);
 	else if (left && (ends || c->width > l->widths[column]))
-		print_cut(f, c->text, l->widths[column]);
+		text_print_cut(f, c->text, l->widths[column]);
 	else
 		print_padded(f, c->text, c->width, l->widths[column], t->columns[column].align);
 	if (styled)
@@ -289,7 +268,7 @@ int table_print(const struct table *t, FILE *f, int width, bool color)
 			print_row(t, f, &t->cells[i], &l, width, color);
 			i += (size_t)t->ncolumns;
 		} else {
-			print_cut(f, t->cells[i].text, width ? width : TEXT_MAX);
+			text_print_cut(f, t->cells[i].text, width ? width : TEXT_MAX);
 			putc('\n', f);
 			i++;
 		}

@@ -108,23 +108,39 @@ void text_print_safe(FILE *f, const char *s)
 	}
 }
 
+/* The columns of the character at `p`, and its bytes. */
+static size_t char_width(const char *p, size_t *bytes)
+{
+	uint32_t cp = 0;
+	*bytes = text_utf8(p, UTF8_MAX, &cp);
+	if (*bytes == 0) {
+		*bytes = 1;
+		return 0;
+	}
+	int w = cp < 0x80 ? 1 : wcwidth((wchar_t)cp);
+	return (size_t)(w >= 0 ? w : cp >= 0xa0);
+}
+
 size_t text_width(const char *s)
 {
-	size_t width = 0;
-	for (const char *p = s; *p;) {
-		uint32_t cp = 0;
-		size_t n = text_utf8(p, UTF8_MAX, &cp);
-		if (n == 0) {
-			p++;
-			continue;
-		}
-		int w = cp < 0x80 ? 1 : wcwidth((wchar_t)cp);
-		if (w < 0)
-			w = cp >= 0xa0 ? 1 : 0;
-		width += (size_t)w;
-		p += n;
-	}
+	size_t width = 0, n;
+	for (; *s; s += n)
+		width += char_width(s, &n);
 	return width;
+}
+
+void text_print_cut(FILE *f, const char *s, size_t width)
+{
+	size_t used = 0, len = 0, n;
+	if (text_width(s) <= width) {
+		fputs(s, f);
+		return;
+	}
+	for (; (used += char_width(s + len, &n)) < width; len += n)
+		;
+	fwrite(s, 1, len, f);
+	if (width)
+		fputs("…", f);
 }
 
 bool text_number(const char *text, uint64_t *out)

@@ -35,6 +35,9 @@ const char *text_base_name(const char *path);
  */
 size_t text_width(const char *s);
 
+/* Print `s`, or, where it has more than `width` columns, its beginning and "…" in that many. */
+void text_print_cut(FILE *f, const char *s, size_t width);
+
 /* Parse a number of decimal digits and nothing else. False, with *out unchanged, if it is none or
  * does not fit. */
 bool text_number(const char *text, uint64_t *out);

@@ -16,6 +16,7 @@ static int print_graph(struct report *p)
 	aggregate_totals(p->sum, &totals);
 	const struct call_graph_opts opts = {.callers = callers,
 					     .samples = p->samples,
+					     .all = p->all,
 					     .observed_ns = totals.observed_ns,
 					     .percent_limit = p->opts.percent_limit,
 					     .terminal = p->opts.terminal};
@@ -217,6 +218,7 @@ int cmd_report(int argc, char **argv)
 	     "of the samples (the default where there are no ops)", NULL},
 	    {0, "frames", OPTION_CHOICE, &p.frames, "KIND",
 	     "in the tree: mixed (default), python, ops, and of samples native", frames},
+	    {0, "all", OPTION_FLAG, &p.all, NULL, "in the tree: frames of torch, too", NULL},
 	    {'n', "limit", OPTION_COUNT, &limit, "N", "show N rows of each part", NULL},
 	    {0, "percent-limit", OPTION_STRING, &p.percent_limit, "P",
 	     "nothing with less than P % of the time", NULL},

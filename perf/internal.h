@@ -15,6 +15,7 @@ struct report {
 	const char *path, *group, *sort, *columns, *percent_limit;
 	int format, graph, frames;
 	bool sides, gaps, per_step;
+	bool all; /* with `graph`: frames of torch, too */
 	bool collectives, skew;
 	bool samples; /* report samples, not ops */
 	struct report_opts opts;

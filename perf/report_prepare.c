@@ -12,8 +12,8 @@ static int refuse(const char *option, const char *other, struct err *e)
 
 static int check_frames(const struct report *p, struct err *e)
 {
-	if (!p->graph && p->frames) {
-		err_set(e, -EINVAL, "--frames is of call graphs");
+	if (!p->graph && (p->frames || p->all)) {
+		err_set(e, -EINVAL, "--%s is of call graphs", p->all ? "all" : "frames");
 		return err_hint(e, "ask for one: --call-graph callees");
 	}
 	if (p->frames != CALL_NATIVE || p->samples)
@@ -61,6 +61,7 @@ static const char *not_of_collectives(const struct report *p)
 		      {p->graph, "--call-graph"},
 		      {p->samples, "--samples"},
 		      {p->frames, "--frames"},
+		      {p->all, "--all"},
 		      {p->percent_limit, "--percent-limit"},
 		      {p->per_step, "--per-step"},
 		      {p->skew && p->choice.ops, "--ops"},
@@ -162,7 +163,7 @@ int report_prepare(struct report *p, struct err *e)
 		r = group_parse_sort(p->sort, can, &p->opts.sort, e);
 	if (p->sides && !p->sort)
 		p->opts.sort = REPORT_BY_TOTAL;
-	if (p->format == FORMAT_TABLE && !p->graph)
+	if (p->format == FORMAT_TABLE)
 		p->opts.percent_limit = REPORT_PERCENT_LIMIT;
 	if (!r && p->percent_limit)
 		r = report_parse_percent(p->percent_limit, &p->opts.percent_limit, e);

@@ -17,10 +17,18 @@ struct graph {
 	const struct call_tree *tree;
 	const struct call_node *nodes;
 	uint32_t *order;
-	size_t n;
+	size_t n, small; /* small: below the limit */
+	struct text_of_tree *text;
 };
 
 enum { DEPTH_MAX = 1024 };
+
+/* What stands before the names: a line for each call on the way that has more to come. */
+struct text_of_tree {
+	char lines[DEPTH_MAX * 4];
+	size_t len;
+	unsigned torch; /* frames left out */
+};
 
 /* The numbers of memory, in the order of columns; which there are. */
 struct memory_column {
@@ -63,10 +71,14 @@ static int compare_nodes(const void *a, const void *b, void *nodes)
 	return (i > k) - (i < k);
 }
 
+static double share(const struct graph *g, uint64_t ns)
+{
+	return g->opts->observed_ns ? 100.0 * (double)ns / (double)g->opts->observed_ns : 0;
+}
+
 static double percent(const struct graph *g, const struct call_node *n)
 {
-	return g->opts->observed_ns ? 100.0 * (double)n->total_ns / (double)g->opts->observed_ns
-				    : 0;
+	return share(g, n->total_ns);
 }
 
 /* The index in `order` of the first child of `parent`. */
@@ -90,18 +102,36 @@ static const struct call_node *child(const struct graph *g, uint32_t parent, siz
 	return n && n->parent == parent ? n : NULL;
 }
 
+/* Of time, and of what was done with memory. */
+static bool is_small(const struct graph *g, const struct call_node *n, const uint64_t *all_bytes)
+{
+	bool small = percent(g, n) < g->opts->percent_limit;
+	for (int i = 0; i < NMEMORY; i++)
+		small &= 100.0 * (double)bytes_of(n, &memory_columns[i]) <=
+			 g->opts->percent_limit * (double)all_bytes[i];
+	return small;
+}
+
 static int open_graph(struct graph *g, FILE *f, struct call_tree *t,
 		      const struct call_graph_opts *opts)
 {
 	size_t all;
+	uint64_t all_bytes[NMEMORY] = {0};
 	*g = (struct graph){.f = f, .opts = opts, .tree = t, .nodes = call_tree_nodes(t, &all)};
 	g->order = malloc((all + 1) * sizeof(*g->order));
 	if (!g->order)
 		return -ENOMEM;
 	for (size_t i = 0; i < all; i++)
-		if ((g->nodes[i].total_ns || has_bytes(&g->nodes[i])) &&
-		    percent(g, &g->nodes[i]) >= opts->percent_limit)
+		for (int k = 0; k < NMEMORY && g->nodes[i].parent == CALL_TREE_ROOT; k++)
+			all_bytes[k] += bytes_of(&g->nodes[i], &memory_columns[k]);
+	for (size_t i = 0; i < all; i++) {
+		if (!g->nodes[i].total_ns && !has_bytes(&g->nodes[i]))
+			continue;
+		if (is_small(g, &g->nodes[i], all_bytes))
+			g->small++;
+		else
 			g->order[g->n++] = (uint32_t)i;
+	}
 	qsort_r(g->order, g->n, sizeof(*g->order), compare_nodes, (void *)g->nodes);
 	return 0;
 }
@@ -134,40 +164,117 @@ static void memory_cells(const struct graph *g, const struct call_node *n, char 
 	}
 }
 
-static void print_node(const struct graph *g, const struct call_node *n, unsigned indent)
+/* before: what stands between the lines of callers and the name. */
+static void print_node(const struct graph *g, const struct call_node *n, const char *before)
 {
-	char line[1024], name[768], count[32] = "", memory[NMEMORY * (MEMORY_WIDTH + 8)];
+	char line[DEPTH_MAX * 4 + 1024], name[768], count[32] = "";
+	char memory[NMEMORY * (MEMORY_WIDTH + 8)];
 	text_safe(name, sizeof(name), n->name);
 	if (g->opts->samples ? n->calls > 0 : n->is_op || g->opts->callers)
 		text_count(count, sizeof(count), n->calls);
 	memory_cells(g, n, memory, sizeof(memory));
-	int len = snprintf(line, sizeof(line), "%5.1f%%  %8s%s  %*s%s", percent(g, n), count,
-			   memory, (int)indent, "", name);
-	int width = g->opts->terminal.width;
-	if (width > 1 && len >= (int)sizeof(line))
-		len = sizeof(line) - 1;
-	if (width > 1 && len > width && text_width(line) > (size_t)width) {
-		line[width - 1] = '\0';
-		text_drop_part(line);
-		fprintf(g->f, "%s\n", line);
-	} else {
-		fprintf(g->f, "%s\n", line);
+	snprintf(line, sizeof(line), "%5.1f%%  %8s%s  %.*s%s%s", percent(g, n), count, memory,
+		 (int)g->text->len, g->text->lines, before, name);
+	text_print_cut(g->f, line,
+		       g->opts->terminal.width > 1 ? (size_t)g->opts->terminal.width : SIZE_MAX);
+	putc('\n', g->f);
+}
+
+/* The frames of torch that a stack's lines leave out: those between others. own: whether there was
+ * a frame of others among the callers. */
+static bool is_left_out(const struct graph *g, uint32_t node, bool own)
+{
+	const struct call_node *n = &g->nodes[node];
+	const bool is_between = own || g->opts->callers;
+	const bool has_self = n->self_ns && share(g, n->self_ns) >= g->opts->percent_limit;
+	return n->is_torch && !g->opts->all && is_between && !has_self &&
+	       child(g, node, first_child(g, node));
+}
+
+struct children {
+	uint32_t *list;
+	size_t n, room;
+};
+
+/* The nodes that stand below `parent`. */
+static int gather(const struct graph *g, uint32_t parent, bool own, unsigned depth,
+		  struct children *out)
+{
+	int r = 0;
+	for (size_t at = first_child(g, parent); !r && child(g, parent, at); at++) {
+		const uint32_t node = g->order[at];
+		if (is_left_out(g, node, own) && depth < DEPTH_MAX) {
+			g->text->torch++;
+			r = gather(g, node, own, depth + 1, out);
+			continue;
+		}
+		if (array_grow(&out->list, &out->room, out->n + 1, sizeof(*out->list)))
+			return -ENOMEM;
+		out->list[out->n++] = node;
 	}
+	return r;
+}
+
+static int compare_times(const void *a, const void *b, void *nodes)
+{
+	const struct call_node *all = nodes;
+	const uint32_t i = *(const uint32_t *)a, k = *(const uint32_t *)b;
+	const uint64_t x = all[i].total_ns, y = all[k].total_ns;
+	return x != y ? (x > y ? -1 : 1) : (i > k) - (i < k);
+}
+
+static int print_children(const struct graph *g, uint32_t parent, bool own, unsigned depth);
+
+static int print_child(const struct graph *g, uint32_t node, bool own, unsigned depth,
+		       const char *before, const char *below)
+{
+	const struct call_node *n = &g->nodes[node];
+	const size_t len = g->text->len, more = strlen(below);
+	int r = 0;
+	print_node(g, n, before);
+	if (depth < DEPTH_MAX) {
+		memcpy(g->text->lines + len, below, more);
+		g->text->len = len + more;
+		r = print_children(g, node, own || !(n->is_torch || n->is_op), depth + 1);
+		g->text->len = len;
+	}
+	return r;
 }
 
 /* An only child is not indented: most frames of a Python stack are only children. */
-static void print_children(const struct graph *g, uint32_t parent, unsigned indent, unsigned depth)
+static int print_children(const struct graph *g, uint32_t parent, bool own, unsigned depth)
 {
-	size_t at = first_child(g, parent);
-	const struct call_node *n;
-	unsigned deeper = child(g, parent, at) && child(g, parent, at + 1) ? 2 : 0;
-	for (; (n = child(g, parent, at)); at++) {
-		print_node(g, n, indent + deeper);
-		if (depth < DEPTH_MAX)
-			print_children(g, g->order[at], indent + deeper, depth + 1);
-		if (parent == CALL_TREE_ROOT && g->opts->callers)
+	const bool apart = parent == CALL_TREE_ROOT && g->opts->callers;
+	struct children c = {0};
+	int r = gather(g, parent, own, depth, &c);
+	if (!r && c.n)
+		qsort_r(c.list, c.n, sizeof(*c.list), compare_times, (void *)g->nodes);
+	for (size_t i = 0; !r && i < c.n; i++) {
+		const bool last = i + 1 == c.n, alone = apart || c.n == 1;
+		r = print_child(g, c.list[i], own, depth,
+				alone  ? ""
+				: last ? "└ "
+				       : "├ ",
+				alone  ? ""
+				: last ? "  "
+				       : "│ ");
+		if (apart)
 			putc('\n', g->f);
 	}
+	free(c.list);
+	return r;
+}
+
+static void print_left_out(const struct graph *g)
+{
+	char text[64];
+	if (g->small)
+		fprintf(g->f, "%s below %g %%\n",
+			text_counted(text, sizeof(text), g->small, "more line"),
+			g->opts->percent_limit);
+	if (g->text->torch)
+		fprintf(g->f, "%s of torch left out: --all\n",
+			text_counted(text, sizeof(text), g->text->torch, "frame"));
 }
 
 int call_graph_print(FILE *f, struct call_tree *t, const struct call_graph_opts *opts)
@@ -183,8 +290,11 @@ int call_graph_print(FILE *f, struct call_tree *t, const struct call_graph_opts 
 		opts->callers && opts->samples ? "Frame or op, and what called it"
 		: opts->callers		       ? "Op, and what called it"
 					       : "Frame or op, and what it called");
-	print_children(&g, CALL_TREE_ROOT, 0, 0);
-	return close_graph(&g);
+	g.text = &(struct text_of_tree){.len = 0};
+	r = print_children(&g, CALL_TREE_ROOT, false, 0);
+	print_left_out(&g);
+	const int closed = close_graph(&g);
+	return r ? r : closed;
 }
 
 static const char *kind(const struct call_node *n)

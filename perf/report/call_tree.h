@@ -25,6 +25,7 @@ struct call_node {
 	uint32_t name_id; /* equal for equal names of one kind */
 	uint32_t parent;  /* index, less than the node's own, or CALL_TREE_ROOT */
 	bool is_op;
+	bool is_torch; /* a Python frame of torch's own files */
 	uint8_t phase;	   /* enum op_phase of an op's first event; of a frame 0; PHASES: what a
 			      device did, with is_op */
 	uint64_t calls;	   /* of an op: finished calls */
@@ -98,11 +99,14 @@ struct call_graph_opts {
 	bool callers; /* from each op out to its callers; else from the outermost frames in */
 	uint64_t observed_ns; /* the base of percentages */
 	bool samples;	      /* the tree is of samples */
+	bool all;	      /* as text: frames of torch, too */
 	double percent_limit; /* leave out nodes below it */
 	struct terminal terminal;
 };
 
-/* A line for each node, children below their parent, longest time first. 0, -ENOMEM or -EIO. */
+/* A line for each node, children below their parent, longest time first. Frames of torch are left
+ * out, as a stack's are, but those that nothing else called, or was called by: what they called
+ * stands in their place. 0, -ENOMEM or -EIO. */
 int call_graph_print(FILE *f, struct call_tree *t, const struct call_graph_opts *opts);
 
 /* A JSON array of {"name", "kind" ("op", "frame"), "calls", "self_ns", "total_ns", "percent",

@@ -91,6 +91,14 @@ int64_t call_node_of(struct call_tree *t, uint32_t parent, int64_t name, bool is
 	return call_node_in_phase(t, parent, name, is_op, 0);
 }
 
+static int64_t frame_node(struct call_tree *t, int64_t parent, const struct py_frame *f)
+{
+	int64_t id = call_node_of(t, (uint32_t)parent, call_frame_name(t, f), false);
+	if (id >= 0)
+		t->nodes[id].is_torch = f->is_torch;
+	return id;
+}
+
 /* The node of the innermost frame of `stack` below `parent`, less the `outer` outermost frames. */
 int64_t call_stack_node(struct call_tree *t, uint32_t parent, const struct py_stack *stack,
 			uint16_t outer)
@@ -107,7 +115,7 @@ int64_t call_stack_node(struct call_tree *t, uint32_t parent, const struct py_st
 	if (array_grow(&t->stack_nodes, &t->stacks_room, (size_t)id + 1, sizeof(*t->stack_nodes)))
 		return -ENOMEM;
 	for (uint16_t i = (uint16_t)(stack->depth - outer); i-- && node >= 0;)
-		node = call_node_of(t, (uint32_t)node, call_frame_name(t, stack->frames[i]), false);
+		node = frame_node(t, node, stack->frames[i]);
 	if (node >= 0)
 		t->stack_nodes[id] = (uint32_t)node;
 	return node;
@@ -118,6 +126,6 @@ int64_t call_native_nodes(struct call_tree *t, int64_t node, const struct py_sta
 			  unsigned from, unsigned to)
 {
 	for (unsigned i = from; i-- > to && node >= 0;)
-		node = call_node_of(t, (uint32_t)node, call_frame_name(t, stack->frames[i]), false);
+		node = frame_node(t, node, stack->frames[i]);
 	return node;
 }

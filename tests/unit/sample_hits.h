@@ -9,6 +9,7 @@
 
 #include "symbolizer/decode/decode_value.h"
 #include "symbolizer/decode/target.h"
+#include "symbolizer/native/native_callers.h"
 #include "symbolizer/plan/plan.h"
 #include "tests/unit/faketorch.h"
 
@@ -95,6 +96,7 @@ static inline void sample_target_init(struct sample_target *s, struct op_probe *
 
 static inline void sample_target_free(struct sample_target *s)
 {
+	native_callers_free(s->target.callers);
 	registry_free(s->target.registry);
 	rtti_free(s->target.rtti);
 	node_map_free(&s->target.nodes);

@@ -210,11 +210,11 @@ static void gaps(void **state)
 	gaps_free(&g);
 }
 
-static char *graph(bool callers,
+static char *graph(bool callers, bool all,
 		   int (*print)(FILE *, struct call_tree *, const struct call_graph_opts *))
 {
 	static const size_t started[] = {1, 0, 2, 4, 3, 5, 6};
-	struct call_graph_opts opts = {.callers = callers, .observed_ns = 1450};
+	struct call_graph_opts opts = {.callers = callers, .observed_ns = 1450, .all = all};
 	struct call_tree *t = call_tree_new();
 	for (size_t i = 0; i < NROWS; i++) {
 		struct op_event ev = event(started[i]);
@@ -237,36 +237,52 @@ static char *graph(bool callers,
 static void callees(void **state)
 {
 	(void)state;
-	char *text = graph(false, call_graph_print);
+	char *text = graph(false, true, call_graph_print);
 	assert_string_equal(text, "Total%     Calls  Frame or op, and what it called\n"
-				  " 69.0%              forward (train.py:13)\n"
-				  " 69.0%              forward (linear.py:114)\n"
-				  " 69.0%         1    aten::sample.Tensor\n"
-				  " 20.7%         1    aten::add.Tensor\n"
-				  " 24.1%         3    AddBackward0\n"
-				  "  2.8%         1    aten::add.Tensor\n"
-				  "  6.9%              main (train.py:40)\n"
+				  " 69.0%            ├ forward (train.py:13)\n"
+				  " 69.0%            │ forward (linear.py:114)\n"
+				  " 69.0%         1  │ aten::sample.Tensor\n"
+				  " 20.7%         1  │ aten::add.Tensor\n"
+				  " 24.1%         3  ├ AddBackward0\n"
+				  "  2.8%         1  │ aten::add.Tensor\n"
+				  "  6.9%            └ main (train.py:40)\n"
 				  "  6.9%         1    aten::add.Tensor\n");
+	free(text);
+}
+
+static void left_out(void **state)
+{
+	(void)state;
+	char *text = graph(false, false, call_graph_print);
+	assert_string_equal(text, "Total%     Calls  Frame or op, and what it called\n"
+				  " 69.0%            ├ forward (train.py:13)\n"
+				  " 69.0%         1  │ aten::sample.Tensor\n"
+				  " 20.7%         1  │ aten::add.Tensor\n"
+				  " 24.1%         3  ├ AddBackward0\n"
+				  "  2.8%         1  │ aten::add.Tensor\n"
+				  "  6.9%            └ main (train.py:40)\n"
+				  "  6.9%         1    aten::add.Tensor\n"
+				  "1 frame of torch left out: --all\n");
 	free(text);
 }
 
 static void callers(void **state)
 {
 	(void)state;
-	char *text = graph(true, call_graph_print);
+	char *text = graph(true, true, call_graph_print);
 	assert_string_equal(text, "Self %     Calls  Op, and what called it\n"
-				  " 48.3%         1    aten::sample.Tensor\n"
-				  " 48.3%         1    forward (linear.py:114)\n"
-				  " 48.3%         1    forward (train.py:13)\n\n"
-				  " 30.3%         3    aten::add.Tensor\n"
-				  " 20.7%         1      aten::sample.Tensor\n"
-				  " 20.7%         1      forward (linear.py:114)\n"
-				  " 20.7%         1      forward (train.py:13)\n"
-				  "  6.9%         1      main (train.py:40)\n"
-				  "  2.8%         1      AddBackward0\n\n"
-				  " 21.4%         3    AddBackward0\n\n");
+				  " 48.3%         1  aten::sample.Tensor\n"
+				  " 48.3%         1  forward (linear.py:114)\n"
+				  " 48.3%         1  forward (train.py:13)\n\n"
+				  " 30.3%         3  aten::add.Tensor\n"
+				  " 20.7%         1  ├ aten::sample.Tensor\n"
+				  " 20.7%         1  │ forward (linear.py:114)\n"
+				  " 20.7%         1  │ forward (train.py:13)\n"
+				  "  6.9%         1  ├ main (train.py:40)\n"
+				  "  2.8%         1  └ AddBackward0\n\n"
+				  " 21.4%         3  AddBackward0\n\n");
 	free(text);
-	text = graph(true, call_graph_print_csv);
+	text = graph(true, false, call_graph_print_csv);
 	assert_non_null(strstr(text, "\n0,op,aten::sample.Tensor,1,700,700,48.2759\n"
 				     "1,frame,forward (linear.py:114),1,0,700,48.2759\n"));
 	free(text);
@@ -346,6 +362,7 @@ int main(void)
 	    cmocka_unit_test(gaps),
 	    cmocka_unit_test(forward_beside_backward),
 	    cmocka_unit_test(callees),
+	    cmocka_unit_test(left_out),
 	    cmocka_unit_test(callers),
 	    cmocka_unit_test(words),
 	    cmocka_unit_test(ranks),
