@@ -9,7 +9,7 @@
 
 #include "symbolizer/decode/decode_value.h"
 #include "symbolizer/decode/target.h"
-#include "symbolizer/native/native_callers.h"
+#include "symbolizer/native/native_stack.h"
 #include "symbolizer/plan/plan.h"
 #include "tests/unit/faketorch.h"
 
