@@ -50,14 +50,18 @@ static void print_shortened(FILE *f, const char *text, size_t width, size_t besi
 	text_print_safe(f, end);
 }
 
+static bool is_narrow(size_t width)
+{
+	return width && width < 100;
+}
+
 static void print_target(FILE *f, const struct trace_target *t, struct others o, size_t width,
 			 const struct trace_stats *stats)
 {
-	enum { NARROW = 100 };
 	char wall[32], others[80], rest[512];
 	const char *name = t->argv[0] ? t->argv : t->comm;
 	others_text(others, sizeof(others), o);
-	if (width && width < NARROW)
+	if (is_narrow(width))
 		snprintf(rest, sizeof(rest), " (pid %" PRId32 "%s), torch %.*s, %s%s%s", t->pid,
 			 others, (int)strcspn(t->torch_version, "+"), t->torch_version, t->engine,
 			 stats ? ", " : "",
@@ -129,14 +133,16 @@ const char *report_slowdown_text(char *out, size_t size, const struct trace_stat
 }
 
 /* What the vendor's library takes of each launch is not known here. */
-static void print_slowdown(FILE *f, const struct trace_stats *s, uint64_t activities)
+static void print_slowdown(FILE *f, const struct trace_stats *s, uint64_t activities, bool narrow)
 {
 	const char *more = activities ? ", and the records of devices more" : "";
 	char text[64];
-	if (report_slowdown_text(text, sizeof(text), s))
-		fprintf(f, "; probes made it %s slower%s", text, more);
-	else
+	if (!report_slowdown_text(text, sizeof(text), s))
 		fputs("; probes took most of the time", f);
+	else if (narrow)
+		fprintf(f, "; slower by %s%s", text, activities ? " or more" : "");
+	else
+		fprintf(f, "; probes made it %s slower%s", text, more);
 }
 
 /* "3.1 % ± 0.8 %" */
@@ -185,7 +191,7 @@ static void print_traced(FILE *f, const struct aggregate_totals *t, const struct
 	if (s && s->turns)
 		print_measured(f, s);
 	else if (s && s->probe_ns && s->cpu_ns)
-		print_slowdown(f, s, t->activities);
+		print_slowdown(f, s, t->activities, is_narrow((size_t)opts->terminal.width));
 	if (s && s->seen_permille < 1000)
 		fprintf(f, "; %.1f %% of the dispatched ops were seen", s->seen_permille / 10.0);
 	if (t->unfinished)
