@@ -149,22 +149,17 @@ int trace_diff_print(FILE *f, const struct trace_diff *d, const struct trace_dif
 	print_side(f, "before", opts->a);
 	print_side(f, "after ", opts->b);
 	if (fabs(d->calls_ratio - 1) > 0.01)
-		fprintf(f,
-			"after has %.2f times the calls: its times are scaled to as many calls as "
-			"before\n",
-			d->calls_ratio);
+		fprintf(
+		    f, "after has %.2f times the calls: its times are those of as many as before\n",
+		    d->calls_ratio);
 	if (fabs(d->time_ratio - 1) > 0.01)
 		fprintf(
 		    f,
-		    "a typical call takes %.2f times as long: rows that changed only by that are "
-		    "not marked\n",
+		    "a call takes %.2f times as long: a row that changed by that is not marked\n",
 		    d->time_ratio);
 	if (d->spread > 0.001)
-		fprintf(
-		    f,
-		    "rows vary by %.1f %% between the traces: changes below about %.0f %% are not "
-		    "detected\n",
-		    100 * d->spread, 100 * expm1(TOLD * log1p(d->spread)));
+		fprintf(f, "rows vary by %.1f %%: changes below about %.0f %% are not detected\n",
+			100 * d->spread, 100 * expm1(TOLD * log1p(d->spread)));
 	putc('\n', f);
 	int r = print_table(f, d, opts);
 	if (!r && !opts->all)
