@@ -145,6 +145,7 @@ struct net_step {
 struct pending {
 	uint32_t row;
 	uint16_t depth;	       /* of the outermost finished op that contains them, or their own */
+	uint64_t start_ns;     /* of the last of them */
 	uint64_t ns;	       /* their share of the row's total_ns */
 	struct net_memory net; /* and of its `net` */
 };
@@ -204,6 +205,12 @@ int64_t aggregate_known(const struct aggregate *a, uint64_t event);
 
 /* A call of that row has ended, of which there may be activities already in a->early. */
 void aggregate_call_ended(struct aggregate *a, uint64_t event, uint32_t row);
+/* Whether the op is a mark, and no op of the rows. op: NULL allowed. */
+static inline bool aggregate_is_mark(const struct aggregate *a, const struct op_desc *op)
+{
+	return op && !(a->keys & AGGREGATE_MARKS) && op_mark(op);
+}
+
 /* aggregate_memory.c: what was done with memory in the ops that the event called, all of which were
  * added; from now on it is of the event. 0 or -ENOMEM. */
 int aggregate_memory_inside(struct aggregate_thread *t, const struct op_event *ev,
