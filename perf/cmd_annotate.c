@@ -185,7 +185,7 @@ static int prepare(struct annotate *x, struct err *e)
 		r = report_parse_percent(x->percent_limit, &x->opts.percent_limit, e);
 	if (r)
 		return r;
-	x->ops = aggregate_new_by(ANNOTATE_OPS);
+	x->ops = aggregate_new_by(ANNOTATE_OPS | (x->choice.ops ? AGGREGATE_MARKS : 0));
 	x->gap_sum = aggregate_new_by(ANNOTATE_GAPS);
 	bool calls = trace_choice_of_calls(&x->choice);
 	x->whole = calls ? aggregate_new_by(AGGREGATE_WORKERS | AGGREGATE_STEADY) : NULL;

@@ -231,6 +231,12 @@ static bool has_steps(int format)
 	return format == TO_CHROME || format == TO_PERFETTO;
 }
 
+/* It tells of marks by itself, as the blocks that they begin and end. */
+static bool has_blocks(int format)
+{
+	return format == TO_CHROME || format == TO_PERFETTO;
+}
+
 static int open_query(struct export_job *x, struct err *e)
 {
 	const struct trace_query_opts opts = {.choice = x->choice,
@@ -239,6 +245,7 @@ static int open_query(struct export_job *x, struct err *e)
 						       : has_both(x->format) ? TRACE_OPS_AND_SAMPLES
 									     : TRACE_OPS_OR_SAMPLES,
 					      .by_start = true,
+					      .no_marks = !has_blocks(x->format),
 					      .unchosen = x->format == TO_CSV,
 					      .first = x->samples	      ? NULL
 						       : x->format == TO_CSV  ? export_csv_note

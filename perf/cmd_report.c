@@ -165,6 +165,7 @@ static int report(struct report *p)
 					      .kinds = kinds,
 					      .by_start = p->graph,
 					      .unchosen = p->gaps,
+					      .no_marks = p->graph,
 					      .samples_too = true};
 	struct err e = {0}, unopened = {0};
 	int wrong = trace_choice_check(&p->choice, &e);

@@ -134,7 +134,7 @@ static int allocate_sums(struct report *p, unsigned keys, struct err *e)
 	keys |= report_columns_keys(&p->chosen) & AGGREGATE_FLOPS;
 	if (p->opts.sort == REPORT_BY_FLOPS || p->opts.sort == REPORT_BY_FLOP_RATE)
 		keys |= AGGREGATE_FLOPS;
-	keys |= of_calls ? AGGREGATE_PART : 0;
+	keys |= (of_calls ? AGGREGATE_PART : 0) | (p->choice.ops ? AGGREGATE_MARKS : 0);
 	p->sum = aggregate_new_by(keys | AGGREGATE_STEADY | workers);
 	p->gap_sum = p->gaps ? aggregate_new_by(AGGREGATE_LINE | workers) : NULL;
 	p->tree = p->graph ? call_tree_new() : NULL;

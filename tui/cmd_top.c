@@ -164,7 +164,8 @@ static int open_events(struct top *t, const struct top_opts *o, struct err *e)
 {
 	t->view = view_new();
 	t->acts = o->file ? NULL : actions_new();
-	if (!t->view || (!o->file && !t->acts))
+	if (!t->view || (!o->file && !t->acts) ||
+	    (o->live.background.session.ops && view_show_marks(t->view)))
 		return err_set(e, -ENOMEM, "no memory");
 	return o->file ? player_open(o->file, o->speed, &t->player, e)
 		       : live_open(&o->live, &t->live, e);

@@ -245,6 +245,8 @@ static int add_event(struct chrome *c, const struct op_event *ev)
 		c->first_ns = ev->start_ns;
 	if (ev->start_ns + 1 > c->last_ns)
 		c->last_ns = ev->start_ns + 1;
+	if (op_mark(ev->op) && !c->in->choice->ops)
+		return 0;
 	int r = module_spans_add(c->modules, ev);
 	return r ? r : slices_add(c->slices, ev);
 }

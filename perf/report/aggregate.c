@@ -33,6 +33,7 @@ static void compact(struct aggregate *a, struct aggregate_thread *t)
 			run = kept;
 		uint32_t at = a->merged[p.row];
 		if (at >= run && at < kept && t->pending[at].row == p.row) {
+			t->pending[at].start_ns = p.start_ns;
 			t->pending[at].ns += p.ns;
 			net_add(&t->pending[at].net, &p.net);
 			continue;
@@ -58,7 +59,8 @@ static int push(struct aggregate *a, struct aggregate_thread *t, struct pending 
 }
 
 /* Calls of the same row inside this one are already part of what it has: subtract them from the
- * row's sums. The other pending calls move up to this op's depth. */
+ * row's sums. The other pending calls move up to this op's depth; those that began before it were
+ * called by one that was left out. */
 static int nest(struct aggregate *a, struct aggregate_thread *t, uint16_t depth,
 		struct pending call)
 {
@@ -69,7 +71,7 @@ static int nest(struct aggregate *a, struct aggregate_thread *t, uint16_t depth,
 	kept = from;
 	for (uint32_t i = from; i < t->npending; i++) {
 		struct pending p = t->pending[i];
-		if (p.row == call.row) {
+		if (p.row == call.row && p.start_ns >= call.start_ns) {
 			row->total_ns -= p.ns;
 			for (int k = 0; k < MEMORY_KINDS; k++)
 				row->memory[k].net -= p.net.of[k];
@@ -200,6 +202,8 @@ int aggregate_add(struct aggregate *a, const struct op_event *ev)
 		return -ENOMEM;
 	observe(a, t, ev);
 	find_worker(a, t, ev);
+	if (aggregate_is_mark(a, ev->op))
+		return 0;
 	if (ev->end_ns == 0) {
 		a->totals.unfinished++;
 		return 0;
@@ -222,7 +226,7 @@ int aggregate_add(struct aggregate *a, const struct op_event *ev)
 		aggregate_call_ended(a, ev->id, (uint32_t)id);
 	if (a->keys & AGGREGATE_FLOPS)
 		count_flops(t, a->rows[id], ev);
-	struct pending call = {.row = (uint32_t)id, .ns = ns};
+	struct pending call = {.row = (uint32_t)id, .start_ns = ev->start_ns, .ns = ns};
 	r = r ? r : aggregate_memory_inside(t, ev, &call.net);
 	return r ? r : nest(a, t, ev->depth, call);
 }
@@ -268,6 +272,8 @@ int aggregate_add_sum(struct aggregate *a, const struct op_sum *sum)
 	uint64_t self = s.total_ns - s.child_ns;
 	observe(a, t, &s.of);
 	find_worker(a, t, &s.of);
+	if (aggregate_is_mark(a, s.of.op))
+		return 0;
 	a->totals.events += s.calls;
 	a->totals.summed += s.calls;
 	a->totals.thrown += s.thrown;

@@ -105,6 +105,9 @@ enum {
 	AGGREGATE_DEVICE_MEMORY = 1 << 21,
 	/* Flag of aggregate_keys: rows have the memory of the calls in theirs, too. */
 	AGGREGATE_NET_MEMORY = 1 << 22,
+	/* Flag: marks (op_mark) are ops, as they were asked for. Else they are in no row and no
+	 * count, and their time is in no op. */
+	AGGREGATE_MARKS = 1 << 24,
 	AGGREGATE_PART = 1 << 23, /* flag: of some ops only, so that rows have not */
 	/* Rows that activities, and what was done with memory, are not added to. */
 	AGGREGATE_NO_ACTIVITIES = AGGREGATE_SYMBOL | AGGREGATE_SAMPLES | AGGREGATE_SIDES,

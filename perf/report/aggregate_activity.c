@@ -110,11 +110,13 @@ int aggregate_add_activity(struct aggregate *a, const struct activity *activity)
 	a->totals.activities++;
 	if (r || a->keys & AGGREGATE_NO_ACTIVITIES)
 		return r;
-	if (a->keys & AGGREGATE_TENSORS && activity->launch == LAUNCH_IN_OP)
+	const bool in_mark = aggregate_is_mark(a, of.op);
+	const unsigned launch = in_mark ? LAUNCH_IN_NO_OP : activity->launch;
+	if (a->keys & AGGREGATE_TENSORS && launch == LAUNCH_IN_OP)
 		return count_of_call(a, &of, ns);
-	struct op_desc none = {.name = report_launch_text(activity->launch)};
-	of.op = of.op ? of.op : &none;
-	return count_of_op(a, &of, activity->launch, 1, ns);
+	struct op_desc none = {.name = report_launch_text(launch)};
+	of.op = of.op && !in_mark ? of.op : &none;
+	return count_of_op(a, &of, launch, 1, ns);
 }
 
 void aggregate_activities_lost(struct aggregate *a, uint64_t count)

@@ -166,19 +166,20 @@ static int take_steps(struct memory_sums *m, size_t keep)
 /* The row of its op; -1: there is none. */
 static int64_t row_of_memory(struct aggregate *a, const struct memory_event *e)
 {
-	struct op_desc none = {.name = report_launch_text(e->launch)};
+	const bool in_mark = aggregate_is_mark(a, e->of.op);
+	unsigned launch = in_mark ? LAUNCH_IN_NO_OP : e->launch;
+	struct op_desc none = {.name = report_launch_text(launch)};
 	struct op_event of = e->of;
 	const struct aggregate_thread *t = aggregate_thread_known(a, &of);
 	if (a->keys & AGGREGATE_NO_ACTIVITIES)
 		return -1;
-	unsigned launch = e->launch;
 	if (a->keys & AGGREGATE_TENSORS && launch == LAUNCH_IN_OP) {
 		int64_t row = aggregate_known(a, of.id);
 		if (row >= 0)
 			return row;
 		launch = AGGREGATE_NO_CALL;
 	}
-	of.op = of.op ? of.op : &none;
+	of.op = of.op && !in_mark ? of.op : &none;
 	return aggregate_row_of(a, &of, t && t->worker, launch);
 }
 
@@ -232,7 +233,7 @@ static int add_net(struct aggregate *a, int64_t row, const struct memory_event *
 	struct net_step s = {.ns = e->of.start_ns};
 	s.net.of[kind] = e->freed ? -(int64_t)e->bytes : (int64_t)e->bytes;
 	a->rows[row]->memory[kind].net += s.net.of[kind];
-	if (e->launch != LAUNCH_IN_OP)
+	if (e->launch != LAUNCH_IN_OP || aggregate_is_mark(a, e->of.op))
 		return 0;
 	if (!known || !e->of.id || e->of.id != known->last_id) {
 		a->totals.memory_late++;

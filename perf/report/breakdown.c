@@ -186,8 +186,9 @@ static void count_line(struct breakdown *b, const struct breakdown_process *p, u
 	l->pending += ns;
 }
 
-/* A DataLoader's first op is that of record_function (__next__, torch/utils/data/dataloader.py, 1.7
- * to 2.13), before it waits: what precedes it is not its time, what follows is.
+/* A DataLoader's first call is the mark of record_function (__next__,
+ * torch/utils/data/dataloader.py, 1.7 to 2.13), before it waits: what precedes it is not its time,
+ * what follows is.
  *
  * The time since the last op: of the backward as far as other threads ran nodes of it. */
 static void count_gap(struct breakdown *b, struct breakdown_process *p, const struct stack_memo *m,
@@ -275,7 +276,8 @@ static bool is_of_main(struct breakdown_process *p, const struct stack_memo *m,
 static int add_op(struct breakdown *b, struct breakdown_process *p, const struct stack_memo *m,
 		  const struct op_event *ev)
 {
-	uint64_t end = ev->end_ns > ev->start_ns ? ev->end_ns : ev->start_ns;
+	bool is_op = !op_mark(ev->op) && ev->end_ns > ev->start_ns;
+	uint64_t end = is_op ? ev->end_ns : ev->start_ns;
 	enum breakdown_part part = m->part;
 	if (part == BREAKDOWN_FORWARD && phase_is_backward(ev->phase))
 		part = BREAKDOWN_BACKWARD;

@@ -54,8 +54,7 @@ static bool add_longest(struct table *t, const struct breakdown_result *b,
 	if (part < (data ? 10 : 5))
 		return false;
 	if (!data)
-		snprintf(before, sizeof(before), "%.0f %% of %s is in no op, up to an op of", part,
-			 of);
+		snprintf(before, sizeof(before), "%.0f %% of %s is in no op, up to", part, of);
 	else if (b->loads_itself)
 		snprintf(before, sizeof(before), "%.0f %% of %s loads data, without workers, in",
 			 part, of);

@@ -243,19 +243,18 @@ static inline void net_add(struct net_memory *to, const struct net_memory *n)
 		to->of[k] += n->of[k];
 }
 
-/* What was done in a call that has ended, or of one that has ended with all that it called.
- */
+/* What was done in a call that has ended, or of one that has ended with all that it called. */
 struct net_step {
 	uint64_t ns; /* when, or when the call began */
 	struct net_memory net;
 };
 
-/* Finished calls of a row inside ops that are still open. Of recursive calls, only the
- * outermost.
+/* Finished calls of a row inside ops that are still open. Of recursive calls, only the outermost.
  */
 struct pending {
 	uint32_t row;
 	uint16_t depth;	       /* of the outermost finished op that contains them, or their own */
+	uint64_t start_ns;     /* of the last of them */
 	uint64_t ns;	       /* their share of the row's total_ns */
 	struct net_memory net; /* and of its `net` */
 };
@@ -269,8 +268,7 @@ struct aggregate_thread {
 	uint64_t first_ns, last_ns;
 	uint64_t self_ns, backward_ns; /* self times of its ops; of those in the backward */
 	uint64_t compile_ns;
-	/* By depth: of finished ops whose caller has not ended, what of their time was
-	 * compiling.
+	/* By depth: of finished ops whose caller has not ended, what of their time was compiling.
 	 */
 	uint64_t compiled[AGGREGATE_DEPTH];
 	struct pending *pending; /* in ascending order of depth */
@@ -309,23 +307,29 @@ struct aggregate {
 	struct memory_sums *memory; /* NULL: nothing of memory was added */
 };
 
-/* AGGREGATE_SIDES, AGGREGATE_TENSORS: the row of a call, by its id, for some time. 0 or
- * -ENOMEM. _known: -ENOENT. */
+/* AGGREGATE_SIDES, AGGREGATE_TENSORS: the row of a call, by its id, for some time. 0 or -ENOMEM.
+ * _known: -ENOENT. */
 int aggregate_remember(struct aggregate *a, uint64_t event, uint32_t row);
 int64_t aggregate_known(const struct aggregate *a, uint64_t event);
 
 /* A call of that row has ended, of which there may be activities already in a->early. */
 void aggregate_call_ended(struct aggregate *a, uint64_t event, uint32_t row);
-/* aggregate_memory.c: what was done with memory in the ops that the event called, all of
- * which were added; from now on it is of the event. 0 or -ENOMEM. */
+/* Whether the op is a mark, and no op of the rows. op: NULL allowed. */
+static inline bool aggregate_is_mark(const struct aggregate *a, const struct op_desc *op)
+{
+	return op && !(a->keys & AGGREGATE_MARKS) && op_mark(op);
+}
+
+/* aggregate_memory.c: what was done with memory in the ops that the event called, all of which were
+ * added; from now on it is of the event. 0 or -ENOMEM. */
 int aggregate_memory_inside(struct aggregate_thread *t, const struct op_event *ev,
 			    struct net_memory *out);
 /* What the rows had at the peaks. 0 or -ENOMEM. */
 int aggregate_memory_end(struct aggregate *a);
 void aggregate_memory_free(struct memory_sums *m); /* NULL allowed */
 
-/* The index of the event's row, or -ENOMEM; new if need be. launch: as in struct
- * aggregate_row. _again: through a cache. */
+/* The index of the event's row, or -ENOMEM; new if need be. launch: as in struct aggregate_row.
+ * _again: through a cache. */
 int64_t aggregate_row_of(struct aggregate *a, const struct op_event *ev, bool worker,
 			 unsigned launch);
 int64_t aggregate_row_again(struct aggregate *a, const struct aggregate_thread *t,
@@ -338,8 +342,7 @@ struct aggregate_thread *aggregate_thread_of(struct aggregate *a, const struct o
 const struct aggregate_thread *aggregate_thread_known(const struct aggregate *a,
 						      const struct op_event *ev);
 
-/* Double the capacity of an array with elements of that size; new elements are zero. 0 or
- * -ENOMEM.
+/* Double the capacity of an array with elements of that size; new elements are zero. 0 or -ENOMEM.
  */
 int aggregate_grow(void *array, uint32_t *size, size_t element);
 
@@ -353,9 +356,9 @@ struct aggregate_key {
 	char bytes[AGGREGATE_KEY_MAX]; /* equal for equal keys */
 };
 
-/* Fill *k with the keys of the event, of a worker or not, that `keys` (AGGREGATE_*)
- * selects; valid as long as the event and *k are. launch: see aggregate_row_of. Returns the
- * number of bytes in k->bytes. */
+/* Fill *k with the keys of the event, of a worker or not, that `keys` (AGGREGATE_*) selects; valid
+ * as long as the event and *k are. launch: see aggregate_row_of. Returns the number of bytes in
+ * k->bytes. */
 uint32_t aggregate_key(struct aggregate_key *k, unsigned keys, const struct op_event *ev,
 		       bool worker, unsigned launch);
 

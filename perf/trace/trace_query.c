@@ -302,6 +302,28 @@ static bool is_memory_asked_for(struct trace_query *q, const struct memory_event
 	       trace_span_has(&q->span, &m->of) && (m->of.op ? is_of_ops(q, m->of.op) : !q->ops.n);
 }
 
+static bool is_hidden_mark(const struct trace_query *q, const struct op_desc *op)
+{
+	return q->opts.no_marks && !q->ops.n && op && op_mark(op);
+}
+
+/* Whether it is a mark, which is left out. */
+static bool hide_marks(const struct trace_query *q, struct trace_item *item)
+{
+	if (item->type == TRACE_EVENT || item->type == TRACE_SUM)
+		return is_hidden_mark(q,
+				      item->type == TRACE_SUM ? item->sum.of.op : item->event.op);
+	if (item->type == TRACE_ACTIVITY && is_hidden_mark(q, item->activity.of.op)) {
+		item->activity.of.op = NULL;
+		item->activity.launch = LAUNCH_IN_NO_OP;
+	}
+	if (item->type == TRACE_MEMORY && is_hidden_mark(q, item->memory.of.op)) {
+		item->memory.of.op = NULL;
+		item->memory.launch = LAUNCH_IN_NO_OP;
+	}
+	return false;
+}
+
 static bool is_asked_for(struct trace_query *q, const struct trace_item *item)
 {
 	struct op_event ev;
@@ -347,7 +369,7 @@ int trace_query_next(struct trace_query *q, struct trace_item *item, struct err 
 			q->activities_lost += item->lost.count;
 		if (steps && item->type == TRACE_EVENT && trace_span_see(&q->span, &item->event))
 			return no_memory(q, e);
-		if (!is_asked_for(q, item))
+		if (hide_marks(q, item) || !is_asked_for(q, item))
 			continue;
 		q->activities += item->type == TRACE_ACTIVITY;
 		return n;

@@ -257,6 +257,9 @@ struct trace_query_opts {
 	/* Also return events that --ops, --not-ops or --when leave out; the caller uses
 	 * trace_query_chooses. */
 	bool unchosen;
+	/* Leave out marks (op_mark) unless --ops asks for them; what was done in them was done in
+	 * no op. */
+	bool no_marks;
 	bool samples_too;      /* with TRACE_OPS_OR_SAMPLES: of a file with ops also its samples */
 	trace_first_fn *first; /* NULL: the caller needs no first pass */
 	void *first_arg;

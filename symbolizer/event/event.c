@@ -31,6 +31,17 @@ bool py_frame_runs_backward(const struct py_frame *f)
 	       (!strcmp(f->function, "backward") || !strcmp(f->function, "grad"));
 }
 
+enum op_mark op_mark(const struct op_desc *op)
+{
+	static const char prefix[] = "profiler::_record_function_";
+	const size_t n = sizeof(prefix) - 1;
+	if (op->name[0] != prefix[0] || strncmp(op->name, prefix, n) != 0)
+		return MARK_NONE;
+	return !strncmp(op->name + n, "enter", 5)  ? MARK_ENTER
+	       : !strncmp(op->name + n, "exit", 4) ? MARK_EXIT
+						   : MARK_NONE;
+}
+
 const char accumulation_function[] = "(gradient accumulation)";
 
 bool op_accumulates(const char *name)

@@ -280,6 +280,11 @@ static inline bool event_is_called_in_backward(const struct op_event *ev)
  * it is needed first (dynamo::compile_backward). They are not nested. */
 bool event_is_compilation(const struct op_event *ev);
 
+/* What PyTorch calls where a block of record_function begins and where it ends
+ * (torch/csrc/autograd/record_function_ops.cpp, 1.13 to 2.13): marks, no ops of the program. */
+enum op_mark { MARK_NONE, MARK_ENTER, MARK_EXIT };
+enum op_mark op_mark(const struct op_desc *op);
+
 /* Whether an op of this name is autograd's node AccumulateGrad, which adds to the gradient of a
  * leaf. */
 bool op_accumulates(const char *name);

@@ -213,6 +213,18 @@ static bool matches_any(const struct filter_item *i, const struct op_desc *const
 	return false;
 }
 
+/* What is called boxed alone, and met when it is (op_mark). */
+static bool matches_mark(const struct filter_item *i)
+{
+	static const char *const names[] = {
+	    "profiler::_record_function_enter", "profiler::_record_function_enter_new",
+	    "profiler::_record_function_exit", "profiler::_record_function_exit._RecordFunction"};
+	for (size_t k = 0; k < sizeof(names) / sizeof(names[0]); k++)
+		if (item_matches(i, &(struct op_desc){.name = names[k], .schema = ""}))
+			return true;
+	return false;
+}
+
 /* Whether the item may match an op that is not known yet. */
 static bool may_come(const struct filter_item *i, const struct op_desc *const *ops, size_t n)
 {
@@ -221,6 +233,8 @@ static bool may_come(const struct filter_item *i, const struct op_desc *const *o
 	size_t len = strlen(i->text);
 
 	if (!strncmp(i->text + (i->text[0] == '^'), kernel, sizeof(kernel) - 1))
+		return true;
+	if (matches_mark(i))
 		return true;
 	if (i->is_regex)
 		return false;

@@ -146,8 +146,8 @@ struct observer *observer_of_file(const char *path, const char *chosen, bool one
 struct observer *observer_of_print(void);
 
 /* The table of times, printed at the end; `whole`: all ops are recorded, so that what is between
- * them is in no op. */
-struct observer *observer_of_sums(bool whole);
+ * them is in no op; `marks`: these (op_mark) are ops. */
+struct observer *observer_of_sums(bool whole, bool marks);
 
 /* The ops that overflowed, printed at the end; requires tensor statistics. */
 struct observer *observer_of_overflow(void);

@@ -84,7 +84,7 @@ static bool record(struct session *s, struct op_event *ev, uint64_t calls)
 	}
 	if (!is_recorded(s, ev))
 		return false;
-	s->events += calls;
+	s->events += op_mark(ev->op) && !s->o->ops ? 0 : calls;
 	find_text(s, ev);
 	session_name_thread(s, ev);
 	return true;

@@ -78,7 +78,7 @@ static int open_observers(struct session *s, struct err *e)
 		r = r ? r : append_observer(s, new, e);
 	}
 	if (!r && !o->quiet)
-		r = append_observer(s, observer_of_sums(!s->chosen[0]), e);
+		r = append_observer(s, observer_of_sums(!s->chosen[0], o->ops), e);
 	if (!r && measures && !o->quiet)
 		r = append_observer(s, observer_of_overflow(), e);
 	if (!r && measures) {

@@ -28,6 +28,7 @@ struct grouping {
 					 aggregate then groups by; NULL: its own */
 	size_t n, room, names_room;
 	struct aggregate *sum;
+	bool marks; /* are ops */
 };
 
 struct key {
@@ -35,7 +36,7 @@ struct key {
 	char bytes[KEY_MAX];
 };
 
-struct grouping *grouping_new(enum grouping_by group,
+struct grouping *grouping_new(enum grouping_by group, bool marks,
 			      const char *(*thread_name)(void *arg, int32_t pid, int32_t tid),
 			      void *arg)
 {
@@ -45,7 +46,8 @@ struct grouping *grouping_new(enum grouping_by group,
 	t->group = group;
 	t->thread_name = thread_name;
 	t->arg = arg;
-	t->sum = aggregate_new();
+	t->marks = marks;
+	t->sum = aggregate_new_by(AGGREGATE_DEFAULT | (marks ? AGGREGATE_MARKS : 0));
 	if (t->sum)
 		return t;
 	free(t);
@@ -122,14 +124,11 @@ static const char *module_of(const struct op_event *ev)
 	return module ? module : grouping_no_module;
 }
 
-/* What a device did that was launched in no op, or it is not known in which. */
-static bool is_in_no_op(const struct op_event *ev)
+/* launch: of what a device did, where no op is known, not LAUNCH_IN_OP. */
+static void make_key(struct key *k, enum grouping_by group, const struct op_event *ev,
+		     enum activity_launch launch)
 {
-	return ev->op->name[0] == '(';
-}
-
-static void make_key(struct key *k, enum grouping_by group, const struct op_event *ev)
-{
+	const uint8_t in_no_op = (uint8_t)launch;
 	const struct py_frame *where = py_stack_where(ev->where_stack);
 	k->len = 0;
 	if (group == GROUPING_THREAD) {
@@ -138,7 +137,8 @@ static void make_key(struct key *k, enum grouping_by group, const struct op_even
 		return;
 	}
 	key_bytes(k, &ev->phase, 1);
-	if ((group != GROUPING_LINE && group != GROUPING_MODULE) || is_in_no_op(ev))
+	key_bytes(k, &in_no_op, 1);
+	if ((group != GROUPING_LINE && group != GROUPING_MODULE) || launch != LAUNCH_IN_OP)
 		key_text(k, ev->op->name);
 	if (group == GROUPING_MODULE)
 		key_text(k, module_of(ev));
@@ -193,12 +193,12 @@ const char *grouping_shapes(char *out, size_t size, const struct op_event *ev)
 	return out;
 }
 
-static const char *name_of(const struct grouping *t, const struct op_event *ev, char *out,
-			   size_t size)
+static const char *name_of(const struct grouping *t, const struct op_event *ev,
+			   enum activity_launch launch, char *out, size_t size)
 {
 	char shapes[SHAPES_MAX];
 	const char *name;
-	if (is_in_no_op(ev) && (t->group != GROUPING_THREAD || !ev->tid))
+	if (launch != LAUNCH_IN_OP && (t->group != GROUPING_THREAD || !ev->tid))
 		return ev->op->name;
 	switch (t->group) {
 	case GROUPING_LINE:
@@ -219,10 +219,11 @@ static const char *name_of(const struct grouping *t, const struct op_event *ev, 
 	}
 }
 
-static int add_row(struct grouping *t, const struct op_event *ev, bool other)
+static int add_row(struct grouping *t, const struct op_event *ev, enum activity_launch launch,
+		   bool other)
 {
 	char text[NAME_MAX_BYTES + SHAPES_MAX];
-	const char *name = other ? "(other)" : name_of(t, ev, text, sizeof(text));
+	const char *name = other ? "(other)" : name_of(t, ev, launch, text, sizeof(text));
 	struct op_desc *op = arena_alloc(&t->arena, sizeof(*op));
 	struct grouping_row *row = arena_alloc(&t->arena, sizeof(*row));
 	if (!op || !row || !(op->name = arena_strndup(&t->arena, name, strlen(name))) ||
@@ -236,17 +237,18 @@ static int add_row(struct grouping *t, const struct op_event *ev, bool other)
 }
 
 /* The index of the event's row; *other if it is the row "(other)". */
-static int64_t row_id(struct grouping *t, const struct op_event *ev, bool *other)
+static int64_t row_id(struct grouping *t, const struct op_event *ev, enum activity_launch launch,
+		      bool *other)
 {
 	struct key k;
 	bool is_new = false;
-	make_key(&k, t->group, ev);
+	make_key(&k, t->group, ev, launch);
 	int64_t id = t->n < GROUPING_ROWS ? intern(&t->keys, k.bytes, (uint32_t)k.len, &is_new)
 					  : intern_find(&t->keys, k.bytes, (uint32_t)k.len);
 	*other = id == -ENOENT || id == GROUPING_ROWS - 1;
 	if (id == -ENOENT)
 		id = GROUPING_ROWS - 1;
-	if (is_new && add_row(t, ev, *other))
+	if (is_new && add_row(t, ev, launch, *other))
 		return -ENOMEM;
 	return id;
 }
@@ -281,10 +283,11 @@ static int call_keep(struct grouping_call *c, const struct trace_raw_event *raw)
 }
 
 /* The index of the event's row; *named: the event as that row has it. */
-static int64_t row_of_event(struct grouping *t, const struct op_event *ev, struct op_event *named)
+static int64_t row_of_event(struct grouping *t, const struct op_event *ev,
+			    enum activity_launch launch, struct op_event *named)
 {
 	bool other;
-	int64_t id = row_id(t, ev, &other);
+	int64_t id = row_id(t, ev, launch, &other);
 	if (id < 0)
 		return id;
 	*named = *ev;
@@ -310,7 +313,9 @@ int grouping_add_sum(struct grouping *t, const struct op_sum *s)
 {
 	struct op_sum named = *s;
 	size_t before;
-	int64_t id = row_of_event(t, &s->of, &named.of);
+	if (op_mark(s->of.op) && !t->marks)
+		return aggregate_add_sum(t->sum, s);
+	int64_t id = row_of_event(t, &s->of, LAUNCH_IN_OP, &named.of);
 	if (id < 0)
 		return (int)id;
 	aggregate_rows(t->sum, &before);
@@ -322,14 +327,19 @@ int grouping_add_sum(struct grouping *t, const struct op_sum *s)
 
 int grouping_add_activity(struct grouping *t, const struct activity *a)
 {
-	const struct op_desc none = {.name = report_launch_text(a->launch)};
+	const bool in_mark = a->of.op && op_mark(a->of.op) && !t->marks,
+		   in_no_op = !a->of.op || in_mark;
+	const enum activity_launch launch = in_mark    ? LAUNCH_IN_NO_OP
+					    : in_no_op ? a->launch
+						       : LAUNCH_IN_OP;
+	const struct op_desc none = {.name = report_launch_text(launch)};
 	struct op_event of = a->of;
 	struct activity named = *a;
 	size_t before;
 	if (t->group == GROUPING_SHAPE)
 		return 0;
-	of.op = of.op ? of.op : &none;
-	int64_t id = row_of_event(t, &of, &named.of);
+	of.op = in_no_op ? &none : of.op;
+	int64_t id = row_of_event(t, &of, launch, &named.of);
 	if (id < 0)
 		return (int)id;
 	/* The row is the calls', too, or has a name that says what is not known. */
@@ -347,9 +357,9 @@ int grouping_add(struct grouping *t, const struct op_event *ev, const struct tra
 	struct op_event named;
 	size_t before;
 	*row = NULL;
-	if (!ev->end_ns)
+	if (!ev->end_ns || (op_mark(ev->op) && !t->marks))
 		return aggregate_add(t->sum, ev);
-	int64_t id = row_of_event(t, ev, &named);
+	int64_t id = row_of_event(t, ev, LAUNCH_IN_OP, &named);
 	if (id < 0)
 		return (int)id;
 	aggregate_rows(t->sum, &before);

@@ -65,6 +65,7 @@ struct view {
 	struct looks looks;
 	enum grouping_by group;
 	bool interval, reversed, devices; /* devices: these did something */
+	bool marks;			  /* are ops */
 	enum view_column column;
 	char filter[VIEW_FILTER_MAX];
 	struct view_row *rows;

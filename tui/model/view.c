@@ -31,7 +31,7 @@ static void free_tallies(struct view *v)
 static int new_tallies(struct view *v)
 {
 	for (int g = 0; g < GROUPING_GROUPS; g++)
-		if (!(v->all[g] = grouping_new((enum grouping_by)g, thread_name, v)))
+		if (!(v->all[g] = grouping_new((enum grouping_by)g, v->marks, thread_name, v)))
 			return -ENOMEM;
 	return view_begin_interval(v);
 }
@@ -44,7 +44,7 @@ int view_begin_interval(struct view *v)
 	off_op_reset(&v->going_outside);
 	off_op_reset(&v->whole_outside);
 	v->going_first = v->going_last = v->whole_ns = 0;
-	if (v->interval && !(v->going = grouping_new(v->group, thread_name, v)))
+	if (v->interval && !(v->going = grouping_new(v->group, v->marks, thread_name, v)))
 		return -ENOMEM;
 	return 0;
 }
@@ -106,6 +106,12 @@ int view_new_file(struct view *v)
 	return r;
 }
 
+int view_show_marks(struct view *v)
+{
+	v->marks = true;
+	return view_new_file(v);
+}
+
 /* Count ops by full seconds of trace time. */
 static void count_second(struct view *v, uint64_t now, uint64_t ops)
 {
@@ -130,7 +136,7 @@ static int go_on_interval(struct view *v, const struct op_event *ev)
 		v->going_outside = (struct off_op){0};
 		v->whole_ns = v->going_last - v->going_first;
 		v->going_first = 0;
-		v->going = grouping_new(v->group, thread_name, v);
+		v->going = grouping_new(v->group, v->marks, thread_name, v);
 		if (!v->going)
 			return -ENOMEM;
 	}
@@ -210,15 +216,16 @@ static void count_time(struct view *v, const struct op_event *ev, uint64_t ops)
 
 static void count_event(struct view *v, const struct op_event *ev)
 {
-	count_time(v, ev, 1);
+	count_time(v, ev, v->marks || !op_mark(ev->op));
 	step_times_see(&v->steps, ev);
 }
 
 static int add_sum(struct view *v, const struct op_sum *s)
 {
 	int r = 0;
-	count_time(v, &s->of, s->calls);
-	v->summed += s->calls;
+	const uint64_t calls = v->marks || !op_mark(s->of.op) ? s->calls : 0;
+	count_time(v, &s->of, calls);
+	v->summed += calls;
 	for (int g = 0; g < GROUPING_GROUPS && !r; g++)
 		r = grouping_add_sum(v->all[g], s);
 	if (!r && v->interval)

@@ -74,9 +74,9 @@ extern const char grouping_no_module[]; /* the name of the row of calls in none 
 
 struct grouping;
 
-/* `thread_name` returns the name of a thread, "" if unknown, valid during the call. NULL without
- * memory. */
-struct grouping *grouping_new(enum grouping_by group,
+/* `thread_name` returns the name of a thread, "" if unknown, valid during the call; `marks`: these
+ * (op_mark) are ops. NULL without memory. */
+struct grouping *grouping_new(enum grouping_by group, bool marks,
 			      const char *(*thread_name)(void *arg, int32_t pid, int32_t tid),
 			      void *arg);
 
@@ -167,6 +167,10 @@ struct view;
 
 /* NULL without memory. */
 struct view *view_new(void);
+
+/* From now on, with all forgotten, marks (op_mark) are ops: they were asked for. 0 or -ENOMEM, as
+ * above. */
+int view_show_marks(struct view *v);
 
 /* Process an item of a trace, in the order of the file; copies what it keeps. 0 or -ENOMEM, after
  * which the view may only be freed. */

@@ -41,7 +41,8 @@ static int open_sums(struct page_sums *s, const struct export_in *in, struct err
 {
 	const struct trace_query_opts opts = {
 	    .choice = *in->choice, .kinds = TRACE_OPS_AND_SAMPLES, .unchosen = true};
-	const unsigned flags = AGGREGATE_STEADY | AGGREGATE_WORKERS;
+	const unsigned flags =
+	    AGGREGATE_STEADY | AGGREGATE_WORKERS | (in->choice->ops ? AGGREGATE_MARKS : 0);
 	s->ops = aggregate_new_by(AGGREGATE_DEFAULT | flags);
 	s->lines = aggregate_new_by(AGGREGATE_LINE | AGGREGATE_PHASE | flags);
 	s->modules = aggregate_new_by(AGGREGATE_MODULE | AGGREGATE_PHASE | flags);
@@ -69,7 +70,8 @@ static int add_event(struct page_sums *s, const struct op_event *ev)
 	int r = add_gap(s, ev, is_chosen);
 	if (r || !is_chosen)
 		return r;
-	page_steps_count(s->steps, ev);
+	if (!op_mark(ev->op))
+		page_steps_count(s->steps, ev);
 	r = aggregate_add(s->ops, ev);
 	r = r ? r : aggregate_add(s->lines, ev);
 	r = r ? r : aggregate_add(s->modules, ev);

@@ -8,7 +8,7 @@
 /* The summary has what devices did, and is sorted by it. */
 static void the_summary_has_devices(void **state)
 {
-	struct observer *o = observer_of_sums(true);
+	struct observer *o = observer_of_sums(true, false);
 	struct op_event ev = sample_event(1, 0, 0, 1000, 1100);
 	struct activity a = {.of = ev, .device_type = 1, .name = "gemm"};
 	const struct report_opts opts = {.limit = 0};
