@@ -163,12 +163,17 @@ const char *headline_where(char *out, size_t size, const struct aggregate_row *r
 	return out;
 }
 
-static void add_slowest(struct table *t, const struct aggregate *a, uint64_t observed_ns,
+/* Percentages of what was observed say little of steps that are a small part of it. */
+static void add_slowest(struct table *t, const struct aggregate *a,
+			const struct breakdown_result *b, uint64_t observed_ns,
 			const struct report_opts *opts, const struct file_names *files)
 {
-	enum { NAMED = 3 };
+	enum { NAMED = 3, LITTLE = 50 };
 	const struct aggregate_row *most[NAMED];
 	struct headline_line line = headline_line(opts);
+	const double steps = report_percent(b->wall_ns, observed_ns);
+	if (b->steps && !opts->per_step && steps < LITTLE)
+		headline_add(&line, "steps are %.0f %% of the time: report --per-step; ", steps);
 	size_t n = headline_most(a, offsetof(struct aggregate_row, self_ns), most, NAMED);
 	for (size_t k = 0; k < n; k++) {
 		char at[256];
@@ -295,7 +300,7 @@ static void add_lines(struct table *t, const struct breakdown_result *b, const s
 	if (by_op && (is_busy || (!b && totals.activities)))
 		headline_slowest_on_devices(t, a, opts, files);
 	else if (by_op && b) {
-		add_slowest(t, a, totals.observed_ns, opts, files);
+		add_slowest(t, a, b, totals.observed_ns, opts, files);
 		add_waits(t, a, totals.observed_ns, opts, files);
 	}
 	if (by_op && b && (!totals.activities || (is_busy && !waits)))
