@@ -45,6 +45,11 @@ static const struct aggregate *rows_of(struct report *p)
 static void print_more(const struct report *p)
 {
 	char n[40];
+	if (p->nblocks && !p->choice.ops && !p->blocks)
+		printf("%s of record_function besides, see: ditrace report --group block\n",
+		       text_counted(n, sizeof(n), p->nblocks, "block"));
+	if (!trace_query_samples(p->query))
+		return;
 	printf("%s besides, see: ditrace report --samples\n",
 	       text_counted(n, sizeof(n), trace_query_samples(p->query), "sample"));
 }
@@ -78,7 +83,7 @@ static void set_what_was_read(struct report *p)
 static int print_table(const struct report *p, const struct aggregate *rows)
 {
 	int r = report_print(stdout, rows, &p->opts);
-	if (!r && !p->samples && trace_query_samples(p->query))
+	if (!r && !p->samples)
 		print_more(p);
 	if (r || p->samples || p->gaps || !overflow_measured(p->overflow))
 		return r;
@@ -130,6 +135,7 @@ static void close_all(struct report *p)
 	aggregate_free(p->gap_sum);
 	gaps_free(&p->between);
 	kernels_free(p->kernels);
+	code_blocks_free(p->blocks);
 	call_tree_free(p->tree);
 	overflow_free(p->overflow);
 	breakdown_free(p->steps);
@@ -165,6 +171,7 @@ static int report(struct report *p)
 					      .by_start = p->graph,
 					      .unchosen = p->gaps,
 					      .no_marks = p->graph,
+					      .mark_ends = p->group && !strcmp(p->group, "block"),
 					      .samples_too = true};
 	struct err e = {0}, unopened = {0};
 	int wrong = trace_choice_check(&p->choice, &e);
@@ -185,9 +192,9 @@ int cmd_report(int argc, char **argv)
 	static const char *const formats[] = {"table", "json", "csv", NULL};
 	static const char *const graphs[] = {"none", "callers", "callees", NULL};
 	static const char *const frames[] = {"mixed", "python", "native", "ops", NULL};
-	static const char *const groups[] = {"op",     "line",	"file",	  "function", "thread",
-					     "module", "shape", "dtype",  "device",   "phase",
-					     "symbol", "rank",	"kernel", "stream",   NULL};
+	static const char *const groups[] = {
+	    "op",     "line",  "file",	 "function", "thread", "module", "shape", "dtype",
+	    "device", "phase", "symbol", "rank",     "kernel", "stream", "block", NULL};
 	struct report p = {.path = "ditrace.data"};
 	uint64_t limit = 0;
 	const struct option_def options[] = {
@@ -197,7 +204,7 @@ int cmd_report(int argc, char **argv)
 	    {'g', "group", OPTION_STRING, &p.group, "KEYS",
 	     "a row for each of op, line, file, function, thread, module, shape, dtype, device, "
 	     "phase, symbol, rank (default op,line,phase); module alone is a tree; or of kernel, "
-	     "stream",
+	     "stream; or block: those of record_function",
 	     groups},
 	    {'s', "sort", OPTION_STRING, &p.sort, "KEY",
 	     "device_time (default where devices were recorded), self (default), total, calls, "

@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "perf/report/aggregate.h"
+#include "perf/report/blocks.h"
 #include "perf/report/call_tree.h"
 #include "perf/report/report.h"
 #include "perf/trace/trace_read.h"
@@ -23,8 +24,10 @@ struct report {
 	struct trace_query *query;
 	struct aggregate *sum, *gap_sum; /* gap_sum: for --gaps */
 	struct gaps between;
-	struct kernels *kernels; /* for --group kernel */
-	struct call_tree *tree;	 /* for --call-graph */
+	struct kernels *kernels;    /* for --group kernel */
+	struct code_blocks *blocks; /* for --group block */
+	uint64_t nblocks;	    /* marks that begin one */
+	struct call_tree *tree;	    /* for --call-graph */
 	struct overflow *overflow;
 	struct breakdown *steps; /* NULL: ops are left out */
 	struct breakdown_result shown_steps;
