@@ -15,6 +15,7 @@ enum { GRAPH_NONE, GRAPH_CALLERS, GRAPH_CALLEES };
 struct report {
 	const char *path, *group, *sort, *columns, *percent_limit;
 	int format, graph, frames;
+	uint64_t limit; /* rows of each part; 0: all */
 	bool sides, gaps, per_step;
 	bool collectives, skew;
 	bool samples; /* report samples, not ops */
