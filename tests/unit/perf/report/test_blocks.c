@@ -142,12 +142,52 @@ static void test_unknown(void **state)
 	block_pairs_free(&pairs);
 }
 
+static struct aggregate_totals sum_up(struct aggregate *a)
+{
+	static const struct op_desc empty = {.name = "aten::empty", .schema = ""};
+	const struct op_event events[] = {
+	    {.op = &empty, .depth = 1, .start_ns = 10, .end_ns = 20},
+	    {.op = &enter, .start_ns = 5, .end_ns = 25, .child_ns = 10},
+	    {.op = &empty, .start_ns = 30, .end_ns = 50},
+	};
+	struct aggregate_totals t;
+	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++)
+		assert_int_equal(aggregate_add(a, &events[i]), 0);
+	aggregate_totals(a, &t);
+	return t;
+}
+
+/* Nor is what they call nested in the next call of its row. */
+static void test_marks_are_no_ops(void **state)
+{
+	size_t n;
+	(void)state;
+	struct aggregate *a = aggregate_new();
+	struct aggregate_totals t = sum_up(a);
+	const struct aggregate_row *const *rows = aggregate_rows(a, &n);
+	assert_int_equal(n, 1);
+	assert_int_equal(rows[0]->calls, 2);
+	assert_int_equal(rows[0]->total_ns, 30);
+	assert_int_equal(t.events, 2);
+	assert_int_equal(t.self_ns, 30);
+	assert_int_equal(t.observed_ns, 45);
+	aggregate_free(a);
+	a = aggregate_new_by(AGGREGATE_DEFAULT | AGGREGATE_MARKS);
+	t = sum_up(a);
+	aggregate_rows(a, &n);
+	assert_int_equal(n, 2);
+	assert_int_equal(t.events, 3);
+	assert_int_equal(t.self_ns, 40);
+	aggregate_free(a);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_nested),
 	    cmocka_unit_test(test_crossing),
 	    cmocka_unit_test(test_unknown),
+	    cmocka_unit_test(test_marks_are_no_ops),
 	};
 	return unit_run(tests, NULL, NULL);
 }
