@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 
-enum { OPTIONS_MAX = 64, LONG_BASE = 256, RENAMED_BASE = LONG_BASE + OPTIONS_MAX };
+enum { LONG_BASE = 256, RENAMED_BASE = LONG_BASE + OPTIONS_MAX };
 
 /* Names that options had before: of a command that has the new one and no other of that name. They
  * are understood for one release. */
@@ -324,6 +324,13 @@ void options_describe(void (*fn)(const struct command *c, void *arg), void *arg)
 bool options_described(void)
 {
 	return describe.fn;
+}
+
+void options_add(struct option_list *to, const struct option_def *some, size_t n)
+{
+	n = n < OPTIONS_MAX - to->n ? n : OPTIONS_MAX - to->n;
+	memcpy(to->of + to->n, some, n * sizeof(*some));
+	to->n += n;
 }
 
 int options_start(const struct command *c, int argc, char **argv, int *status)

@@ -62,6 +62,16 @@ struct command {
 	const char *const *operand_words[3]; /* what completion offers for the first ones; NULL */
 };
 
+/* Options of a command that has many, in parts. Zero-initialise. */
+enum { OPTIONS_MAX = 64 }; /* of a command */
+struct option_list {
+	struct option_def of[OPTIONS_MAX + 1]; /* zero at the end */
+	size_t n;
+};
+
+/* Add `n` options, of at most OPTIONS_MAX in all. */
+void options_add(struct option_list *to, const struct option_def *some, size_t n);
+
 /* EXIT_FOUND: --first-nan found one. */
 enum { EXIT_GOOD = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_FOUND = 3 };
 

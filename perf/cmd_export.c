@@ -234,7 +234,7 @@ static bool has_steps(int format)
 /* It tells of marks by itself, as the blocks that they begin and end. */
 static bool has_blocks(int format)
 {
-	return format == TO_CHROME || format == TO_PERFETTO;
+	return format == TO_CHROME || format == TO_PERFETTO || format == TO_SQLITE;
 }
 
 static int open_query(struct export_job *x, struct err *e)

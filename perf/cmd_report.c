@@ -46,6 +46,11 @@ static const struct aggregate *rows_of(struct report *p)
 static void print_more(const struct report *p)
 {
 	char n[40];
+	if (p->nblocks && !p->choice.ops && !p->blocks)
+		printf("%s of record_function besides, see: ditrace report --group block\n",
+		       text_counted(n, sizeof(n), p->nblocks, "block"));
+	if (!trace_query_samples(p->query))
+		return;
 	printf("%s besides, see: ditrace report --samples\n",
 	       text_counted(n, sizeof(n), trace_query_samples(p->query), "sample"));
 }
@@ -79,7 +84,7 @@ static void set_what_was_read(struct report *p)
 static int print_table(const struct report *p, const struct aggregate *rows)
 {
 	int r = report_print(stdout, rows, &p->opts);
-	if (!r && !p->samples && trace_query_samples(p->query))
+	if (!r && !p->samples)
 		print_more(p);
 	if (r || p->samples || p->gaps || !overflow_measured(p->overflow))
 		return r;
@@ -131,6 +136,7 @@ static void close_all(struct report *p)
 	aggregate_free(p->gap_sum);
 	gaps_free(&p->between);
 	kernels_free(p->kernels);
+	code_blocks_free(p->blocks);
 	call_tree_free(p->tree);
 	overflow_free(p->overflow);
 	breakdown_free(p->steps);
@@ -166,6 +172,7 @@ static int report(struct report *p)
 					      .by_start = p->graph,
 					      .unchosen = p->gaps,
 					      .no_marks = p->graph,
+					      .mark_ends = p->group && !strcmp(p->group, "block"),
 					      .samples_too = true};
 	struct err e = {0}, unopened = {0};
 	int wrong = trace_choice_check(&p->choice, &e);
@@ -181,60 +188,89 @@ static int report(struct report *p)
 	return wrong == -EINVAL ? EXIT_USAGE : status;
 }
 
-int cmd_report(int argc, char **argv)
+static void add_what_to_read(struct option_list *to, struct report *p)
 {
 	static const char *const formats[] = {"table", "json", "csv", NULL};
-	static const char *const graphs[] = {"none", "callers", "callees", NULL};
-	static const char *const frames[] = {"mixed", "python", "native", "ops", NULL};
-	static const char *const groups[] = {"op",     "line",	"file",	  "function", "thread",
-					     "module", "shape", "dtype",  "device",   "phase",
-					     "symbol", "rank",	"kernel", "stream",   NULL};
-	struct report p = {.path = "ditrace.data"};
-	uint64_t limit = 0;
-	const struct option_def options[] = {
-	    {0, "format", OPTION_CHOICE, &p.format, "FORMAT", "table (default), json or csv",
+	const struct option_def some[] = {
+	    {0, "format", OPTION_CHOICE, &p->format, "FORMAT", "table (default), json or csv",
 	     formats},
-	    QUERY_OPTIONS(p.choice),
-	    {'g', "group", OPTION_STRING, &p.group, "KEYS",
+	    QUERY_OPTIONS(p->choice),
+	};
+	options_add(to, some, sizeof(some) / sizeof(some[0]));
+}
+
+static void add_rows(struct option_list *to, struct report *p)
+{
+	static const char *const groups[] = {
+	    "op",     "line",  "file",	 "function", "thread", "module", "shape", "dtype",
+	    "device", "phase", "symbol", "rank",     "kernel", "stream", "block", NULL};
+	const struct option_def some[] = {
+	    {'g', "group", OPTION_STRING, &p->group, "KEYS",
 	     "a row for each of op, line, file, function, thread, module, shape, dtype, device, "
 	     "phase, symbol, rank (default op,line,phase); module alone is a tree; or of kernel, "
-	     "stream",
+	     "stream; or block: those of record_function",
 	     groups},
-	    {'s', "sort", OPTION_STRING, &p.sort, "KEY",
+	    {'s', "sort", OPTION_STRING, &p->sort, "KEY",
 	     "device_time (default where devices were recorded), self (default), total, calls, "
 	     "mean, p50, p99, max, flops, any column of numbers, or what rows are grouped by",
 	     report_sort_names},
-	    {0, "columns", OPTION_STRING, &p.columns, "LIST", "of the table: calls,mean,op",
+	    {0, "columns", OPTION_STRING, &p->columns, "LIST", "of the table: calls,mean,op",
 	     report_column_names()},
-	    {0, "side-by-side", OPTION_FLAG, &p.sides, NULL,
+	};
+	options_add(to, some, sizeof(some) / sizeof(some[0]));
+}
+
+static void add_views(struct option_list *to, struct report *p)
+{
+	static const char *const graphs[] = {"none", "callers", "callees", NULL};
+	static const char *const frames[] = {"mixed", "python", "native", "ops", NULL};
+	const struct option_def some[] = {
+	    {0, "side-by-side", OPTION_FLAG, &p->sides, NULL,
 	     "the backward of an op beside its forward, in one row", NULL},
-	    {0, "gaps", OPTION_FLAG, &p.gaps, NULL, "time in no op by Python line", NULL},
-	    {0, "collectives", OPTION_FLAG, &p.collectives, NULL,
+	    {0, "gaps", OPTION_FLAG, &p->gaps, NULL, "time in no op by Python line", NULL},
+	    {0, "collectives", OPTION_FLAG, &p->collectives, NULL,
 	     "calls of torch.distributed by kind, group, size and line, over all ranks", NULL},
-	    {0, "skew", OPTION_FLAG, &p.skew, NULL,
+	    {0, "skew", OPTION_FLAG, &p->skew, NULL,
 	     "which rank the others wait for, and what it does meanwhile", NULL},
-	    {0, "call-graph", OPTION_CHOICE, &p.graph, "WAY",
+	    {0, "call-graph", OPTION_CHOICE, &p->graph, "WAY",
 	     "the tree of callers or callees: Python frames and ops", graphs},
-	    {0, "samples", OPTION_FLAG, &p.samples, NULL,
+	    {0, "samples", OPTION_FLAG, &p->samples, NULL,
 	     "of the samples (the default where there are no ops)", NULL},
-	    {0, "frames", OPTION_CHOICE, &p.frames, "KIND",
+	    {0, "frames", OPTION_CHOICE, &p->frames, "KIND",
 	     "in the tree: mixed (default), python, ops, and of samples native", frames},
-	    {0, "all", OPTION_FLAG, &p.all, NULL, "in the tree: frames of torch, too", NULL},
-	    {'n', "limit", OPTION_COUNT, &limit, "N", "show N rows of each part", NULL},
-	    {0, "percent-limit", OPTION_STRING, &p.percent_limit, "P",
+	    {0, "all", OPTION_FLAG, &p->all, NULL, "in the tree: frames of torch, too", NULL},
+	};
+	options_add(to, some, sizeof(some) / sizeof(some[0]));
+}
+
+static void add_how_much(struct option_list *to, struct report *p)
+{
+	const struct option_def some[] = {
+	    {'n', "limit", OPTION_COUNT, &p->limit, "N", "show N rows of each part", NULL},
+	    {0, "percent-limit", OPTION_STRING, &p->percent_limit, "P",
 	     "nothing with less than P % of the time", NULL},
-	    {0, "per-step", OPTION_FLAG, &p.per_step, NULL,
+	    {0, "per-step", OPTION_FLAG, &p->per_step, NULL,
 	     "times and calls of one step: the mean of the whole ones", NULL},
 	    COLOR_OPTION,
 	    PAGER_OPTION,
-	    {0},
 	};
+	options_add(to, some, sizeof(some) / sizeof(some[0]));
+}
+
+int cmd_report(int argc, char **argv)
+{
+	struct report p = {.path = "ditrace.data"};
+	struct option_list options = {.n = 0};
+	add_what_to_read(&options, &p);
+	add_rows(&options, &p);
+	add_views(&options, &p);
+	add_how_much(&options, &p);
 	const struct command command = {
 	    .name = "report",
 	    .operands = "[FILE]",
 	    .about = "Show where the time of a trace file (default: ditrace.data) went, by op and "
 		     "source line.",
-	    .options = options,
+	    .options = options.of,
 	    .notes = "Percentages are of the time of the threads that call ops, from the first op "
 		     "of each to its last; "
 		     "with --gaps and --call-graph of that of all threads. Self: in the op itself; "
@@ -246,6 +282,6 @@ int cmd_report(int argc, char **argv)
 		return status;
 	if (first < argc)
 		p.path = argv[first];
-	p.opts.limit = limit;
+	p.opts.limit = p.limit;
 	return p.collectives || p.skew ? of_collectives(&p) : report(&p);
 }

@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "perf/report/aggregate.h"
+#include "perf/report/blocks.h"
 #include "perf/report/call_tree.h"
 #include "perf/report/report.h"
 #include "perf/trace/trace_read.h"
@@ -14,6 +15,7 @@ enum { GRAPH_NONE, GRAPH_CALLERS, GRAPH_CALLEES };
 struct report {
 	const char *path, *group, *sort, *columns, *percent_limit;
 	int format, graph, frames;
+	uint64_t limit; /* rows of each part; 0: all */
 	bool sides, gaps, per_step;
 	bool all; /* with `graph`: frames of torch, too */
 	bool collectives, skew;
@@ -24,8 +26,10 @@ struct report {
 	struct trace_query *query;
 	struct aggregate *sum, *gap_sum; /* gap_sum: for --gaps */
 	struct gaps between;
-	struct kernels *kernels; /* for --group kernel */
-	struct call_tree *tree;	 /* for --call-graph */
+	struct kernels *kernels;    /* for --group kernel */
+	struct code_blocks *blocks; /* for --group block */
+	uint64_t nblocks;	    /* marks that begin one */
+	struct call_tree *tree;	    /* for --call-graph */
 	struct overflow *overflow;
 	struct breakdown *steps; /* NULL: ops are left out */
 	struct breakdown_result shown_steps;

@@ -95,6 +95,30 @@ static int prepare_kernels(struct report *p, struct err *e)
 	return p->kernels ? 1 : err_set(e, -ENOMEM, "no memory to sum up %s", p->path);
 }
 
+/* --group block: 1 if it is given. */
+static int prepare_blocks(struct report *p, struct err *e)
+{
+	int r = code_blocks_parse(p->group, e);
+	if (r <= 0)
+		return r;
+	const char *other = p->sides		? "--side-by-side"
+			    : p->samples	? "samples"
+			    : p->columns	? "--columns"
+			    : p->per_step	? "--per-step"
+			    : p->choice.ops	? "--ops"
+			    : p->choice.not_ops ? "--not-ops"
+			    : p->choice.when	? "--when"
+						: NULL;
+	if (other)
+		return refuse("--group block", other, e);
+	p->opts.sort = REPORT_BY_TOTAL;
+	r = p->sort ? code_blocks_parse_sort(p->sort, &p->opts.sort, e) : 0;
+	if (r)
+		return r;
+	p->opts.blocks = p->blocks = code_blocks_new();
+	return p->blocks ? 1 : err_set(e, -ENOMEM, "no memory to sum up %s", p->path);
+}
+
 /* By what rows are summed up, of those that --group names. */
 static unsigned row_keys(struct report *p, unsigned keys)
 {
@@ -127,10 +151,17 @@ static int prepare_columns(struct report *p, unsigned can, struct err *e)
 	return report_columns_parse(p->columns, can, &p->chosen, e);
 }
 
+/* Marks that end a block that begins there are read beyond it. */
+static bool has_span(const struct report *p)
+{
+	return p->choice.time || p->choice.step;
+}
+
 static int allocate_sums(struct report *p, unsigned keys, struct err *e)
 {
 	const unsigned workers = p->graph || p->samples || p->gaps ? 0 : AGGREGATE_WORKERS;
-	const bool of_calls = trace_choice_of_calls(&p->choice), has_steps = !of_calls && !p->graph;
+	const bool of_calls = trace_choice_of_calls(&p->choice),
+		   has_steps = !of_calls && !p->graph && !(p->blocks && has_span(p));
 	keys |= report_columns_keys(&p->chosen) & AGGREGATE_FLOPS;
 	if (p->opts.sort == REPORT_BY_FLOPS || p->opts.sort == REPORT_BY_FLOP_RATE)
 		keys |= AGGREGATE_FLOPS;
@@ -152,18 +183,19 @@ int report_prepare(struct report *p, struct err *e)
 	int r = check_together(p, e);
 	r = r ? r : check_frames(p, e);
 	r = r ? r : check_per_step(p, e);
-	int kernels = r ? r : prepare_kernels(p, e);
-	if (kernels < 0)
-		return kernels;
-	if (p->group && !kernels)
+	int others = r ? r : prepare_kernels(p, e);
+	others = others ? others : prepare_blocks(p, e);
+	if (others < 0)
+		return others;
+	if (p->group && !others)
 		r = group_parse(p->group, &keys, e);
 	keys = row_keys(p, keys);
 	const unsigned can = keys_with_all_that_may_be(p, keys);
-	if (!r && p->sort && !kernels)
+	if (!r && p->sort && !others)
 		r = group_parse_sort(p->sort, can, &p->opts.sort, e);
 	if (p->sides && !p->sort)
 		p->opts.sort = REPORT_BY_TOTAL;
-	if (p->format == FORMAT_TABLE)
+	if (p->format == FORMAT_TABLE && !p->blocks)
 		p->opts.percent_limit = REPORT_PERCENT_LIMIT;
 	if (!r && p->percent_limit)
 		r = report_parse_percent(p->percent_limit, &p->opts.percent_limit, e);

@@ -16,8 +16,19 @@ static int add_gap(struct report *p, const struct op_event *ev)
 	return aggregate_add(p->gap_sum, &gap);
 }
 
+/* Ends of blocks come from beyond the time that is asked for, too. */
+static int add_mark(struct report *p, const struct op_event *ev)
+{
+	p->nblocks += op_mark(ev->op) == MARK_ENTER;
+	return p->blocks ? code_blocks_add(p->blocks, ev) : 0;
+}
+
 static int add_event(struct report *p, const struct op_event *ev)
 {
+	const enum op_mark mark = op_mark(ev->op);
+	int failed = mark ? add_mark(p, ev) : 0;
+	if (failed || (p->blocks && mark == MARK_EXIT && (p->choice.time || p->choice.step)))
+		return failed;
 	int r = p->gaps ? add_gap(p, ev) : 0;
 	r = r ? r : aggregate_add(p->sum, ev);
 	if (!r && p->tree)
@@ -177,16 +188,24 @@ static int read_ahead(struct report *p, struct err *e)
 	return r ? err_set(e, r, "no memory to sum up %s", p->path) : end;
 }
 
+static bool is_mark(const struct op_desc *op)
+{
+	return op_mark(op);
+}
+
 int report_read(struct report *p, struct err *e)
 {
 	struct trace_item item;
 	int n, r = 0;
-	if (!needs_values(p))
+	if (p->blocks && !needs_values(p))
+		trace_query_values_of(p->query, is_mark);
+	else if (!needs_values(p))
 		trace_query_no_values(p->query);
-	if (!p->tree && !needs_values(p))
+	if (!p->tree && !p->blocks && !needs_values(p))
 		return read_ahead(p, e);
 	while (!r && (n = trace_query_next(p->query, &item, e)) > 0)
 		r = add_item(p, &item);
 	r = r ? r : aggregate_end(p->sum);
+	r = r || !p->blocks ? r : code_blocks_finish(p->blocks);
 	return r ? err_set(e, r, "no memory to sum up %s", p->path) : n;
 }

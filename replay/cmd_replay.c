@@ -278,62 +278,92 @@ static int replay(struct replay *r, char **dirs, int n)
 	return status;
 }
 
-int cmd_replay(int argc, char **argv)
+static void add_run(struct option_list *to, struct replay *r)
 {
-	static const char *const formats[] = {"table", "json", "csv", NULL};
-	static const char *const verdicts[] = {"sharp", "allclose", NULL};
-	struct replay r = {.run_times = 100, .jobs = 1, .caution.max_bytes = CAUTION_BYTES};
-	const struct option_def options[] = {
-	    {0, "acc-check", OPTION_FLAG, &r.acc_check, NULL,
+	const struct option_def some[] = {
+	    {0, "acc-check", OPTION_FLAG, &r->acc_check, NULL,
 	     "judge the numbers against float64 on the CPU (default without --sync-time-measure)",
 	     NULL},
-	    {0, "of", OPTION_CHOICE, &r.of, "WHAT",
+	    {0, "of", OPTION_CHOICE, &r->of, "WHAT",
 	     "judge the results that were captured, or those of a rerun; auto (default): of a "
 	     "rerun "
 	     "where the device is here",
 	     of_names},
-	    {0, "sync-time-measure", OPTION_FLAG, &r.measure, NULL,
+	    {0, "sync-time-measure", OPTION_FLAG, &r->measure, NULL,
 	     "measure the time of forward and backward", NULL},
-	    {0, "run-times", OPTION_POSITIVE, &r.run_times, "N", "measure N runs (default 100)",
+	    {0, "run-times", OPTION_POSITIVE, &r->run_times, "N", "measure N runs (default 100)",
 	     NULL},
-	    {0, "only-run-forward", OPTION_FLAG, &r.only_forward, NULL, "leave out the backward",
+	    {0, "only-run-forward", OPTION_FLAG, &r->only_forward, NULL, "leave out the backward",
 	     NULL},
-	    {0, "device", OPTION_STRING, &r.device, "DEVICE",
+	    {0, "device", OPTION_STRING, &r->device, "DEVICE",
 	     "run the op there: cpu, cuda, npu, lazy ... (default: where it was captured)", NULL},
-	    {0, "dtype", OPTION_STRING, &r.dtype, "DTYPE",
+	    {0, "dtype", OPTION_STRING, &r->dtype, "DTYPE",
 	     "run it with floating-point inputs of this dtype: float16, bfloat16, float32 ...",
 	     NULL},
-	    {0, "python", OPTION_STRING, &r.python, "PATH",
+	    {0, "python", OPTION_STRING, &r->python, "PATH",
 	     "the interpreter (default: that of the captures, else the first on the PATH that has "
 	     "torch)",
 	     NULL},
-	    {0, "ops", OPTION_STRING, &r.ops, "LIST", "only these ops, as for ditrace run", NULL},
-	    {0, "not-ops", OPTION_STRING, &r.not_ops, "LIST", "all but these", NULL},
-	    {0, "when", OPTION_STRING, &r.condition, "EXPR",
+	};
+	options_add(to, some, sizeof(some) / sizeof(some[0]));
+}
+
+static void add_choice(struct option_list *to, struct replay *r)
+{
+	const struct option_def some[] = {
+	    {0, "ops", OPTION_STRING, &r->ops, "LIST", "only these ops, as for ditrace run", NULL},
+	    {0, "not-ops", OPTION_STRING, &r->not_ops, "LIST", "all but these", NULL},
+	    {0, "when", OPTION_STRING, &r->condition, "EXPR",
 	     "only calls for which this holds: 'self.dtype == float16', see ditrace(1)", NULL},
-	    {0, "verdict", OPTION_CHOICE, &r.verdict, "RULE",
+	};
+	options_add(to, some, sizeof(some) / sizeof(some[0]));
+}
+
+static void add_output(struct option_list *to, struct replay *r)
+{
+	static const char *const formats[] = {"table", "json", "csv", NULL};
+	static const char *const verdicts[] = {"sharp", "allclose", NULL};
+	const struct option_def some[] = {
+	    {0, "verdict", OPTION_CHOICE, &r->verdict, "RULE",
 	     "sharp (default) or allclose, ditorch's tolerances", verdicts},
-	    {'j', "jobs", OPTION_COUNT, &r.jobs, "N", "number of Python processes (default 1)",
+	    {'j', "jobs", OPTION_COUNT, &r->jobs, "N", "number of Python processes (default 1)",
 	     NULL},
-	    {0, "format", OPTION_CHOICE, &r.format, "FORMAT", "table (default), json or csv",
+	    {0, "format", OPTION_CHOICE, &r->format, "FORMAT", "table (default), json or csv",
 	     formats},
 	    COLOR_OPTION,
-	    {0, "detail", OPTION_FLAG, &r.report.detail, NULL,
+	    {0, "detail", OPTION_FLAG, &r->report.detail, NULL,
 	     "json and csv: also the figures of the verdict, and the capture's folder", NULL},
-	    {0, "trust", OPTION_FLAG, &r.caution.trust, NULL,
-	     "load files that hold more than numbers: they can run any code", NULL},
-	    {0, "sandbox", OPTION_FLAG, &r.caution.sandboxed, NULL,
-	     "run Python in a sandbox (bwrap): for captures of strangers", NULL},
-	    {0, "max-bytes", OPTION_SIZE, &r.caution.max_bytes, "N",
-	     "the memory that a file may ask for, if it is more than its size (default 1G)", NULL},
-	    {0},
 	};
+	options_add(to, some, sizeof(some) / sizeof(some[0]));
+}
+
+static void add_caution(struct option_list *to, struct replay *r)
+{
+	const struct option_def some[] = {
+	    {0, "trust", OPTION_FLAG, &r->caution.trust, NULL,
+	     "load files that hold more than numbers: they can run any code", NULL},
+	    {0, "sandbox", OPTION_FLAG, &r->caution.sandboxed, NULL,
+	     "run Python in a sandbox (bwrap): for captures of strangers", NULL},
+	    {0, "max-bytes", OPTION_SIZE, &r->caution.max_bytes, "N",
+	     "the memory that a file may ask for, if it is more than its size (default 1G)", NULL},
+	};
+	options_add(to, some, sizeof(some) / sizeof(some[0]));
+}
+
+int cmd_replay(int argc, char **argv)
+{
+	struct replay r = {.run_times = 100, .jobs = 1, .caution.max_bytes = CAUTION_BYTES};
+	struct option_list options = {.n = 0};
+	add_run(&options, &r);
+	add_choice(&options, &r);
+	add_output(&options, &r);
+	add_caution(&options, &r);
 	const struct command command = {
 	    .name = "replay",
 	    .operands = "DIR...",
 	    .about = "Run captured op calls again: are they right, and how fast are they? DIR is a "
 		     "capture, or contains captures.",
-	    .options = options,
+	    .options = options.of,
 	    .notes = "Exit status: 1 when something is wrong, 2 when something could not be run.",
 	    .min_operands = 1,
 	    .max_operands = -1,

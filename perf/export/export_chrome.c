@@ -7,14 +7,16 @@
 #include "perf/events/print_event.h"
 #include "perf/export/export.h"
 #include "perf/export/internal.h"
+#include "perf/report/blocks.h"
 #include "perf/report/call_tree.h"
 #include "symbolizer/event/names.h"
 
-/* Tracks of what is of no thread alone: steps, the modules of each thread, and streams of devices,
- * each device being a process. Threads and processes of Linux have ids below 2^22. */
+/* Tracks of what is of no thread alone: steps, the modules and blocks of each thread, and streams
+ * of devices, each device being a process. Threads and processes of Linux have ids below 2^22. */
 enum {
 	STEPS_TRACK = 1 << 30,
 	MODULES_TRACK = STEPS_TRACK + 1,
+	BLOCKS_TRACK = MODULES_TRACK + (1 << 22),
 	DEVICE_PROCESS = 1 << 29,
 	STREAM_TRACK = 1 << 29,
 };
@@ -26,6 +28,8 @@ struct chrome {
 	struct export_profile *profile; /* of the samples */
 	struct slices *slices;
 	struct module_spans *modules;
+	struct block_pairs blocks;
+	struct intern block_tracks; /* that have a name: a thread and a lane */
 	struct export_activities activities;
 	struct intern device_tracks; /* that have a name: a stream and its lane */
 	uint32_t devices;	     /* that have a name */
@@ -140,6 +144,41 @@ static int put_module(void *arg, const struct module_span *m)
 	return 0;
 }
 
+/* The track of the block's lane, named when it is first met; or -ENOMEM. */
+static int32_t block_track(struct chrome *c, const struct code_block *b)
+{
+	const int32_t key[3] = {b->pid, b->tid, (int32_t)b->lane};
+	char text[64], more[16] = "";
+	bool is_new;
+	int64_t id = intern(&c->block_tracks, key, sizeof(key), &is_new);
+	if (id < 0)
+		return -ENOMEM;
+	if (b->lane)
+		snprintf(more, sizeof(more), " (%" PRIu32 ")", b->lane + 1);
+	snprintf(text, sizeof(text), "blocks of thread %" PRId32 "%s", b->tid, more);
+	if (is_new)
+		put_name(c, "thread_name", b->pid, BLOCKS_TRACK + (int32_t)id, text);
+	return BLOCKS_TRACK + (int32_t)id;
+}
+
+/* On a track of their own, as blocks need not be nested in frames. One that has not ended is open.
+ */
+static int put_block(void *arg, const struct code_block *b)
+{
+	struct chrome *c = arg;
+	const int32_t track = block_track(c, b);
+	if (track >= 0 && b->end_ns)
+		put_span(c, b->pid, track, b->start_ns, b->end_ns, "user_annotation", b->name);
+	if (track < 0 || b->end_ns)
+		return track < 0 ? track : 0;
+	begin(c, "B", b->pid, track);
+	put_ts(c, b->start_ns);
+	json_text(&c->j, "cat", "user_annotation");
+	json_text(&c->j, "name", b->name);
+	json_close(&c->j, '}');
+	return 0;
+}
+
 /* The track of a lane, named when it is first met. */
 static int32_t device_track(struct chrome *c, const struct export_activity *a,
 			    const struct export_stream *s, uint32_t lane)
@@ -191,7 +230,7 @@ static int put_activity(void *arg, const struct export_activity *a, const struct
 }
 
 /* As torch.profiler has it. */
-static void put_block(struct chrome *c, const struct memory_event *m)
+static void put_instant(struct chrome *c, const struct memory_event *m)
 {
 	const int64_t bytes = (int64_t)m->bytes;
 	begin(c, "i", m->of.pid, m->of.tid);
@@ -235,7 +274,7 @@ static void put_memory(struct chrome *c, const struct memory_event *m)
 {
 	if (!m->bytes)
 		return;
-	put_block(c, m);
+	put_instant(c, m);
 	put_counter(c, m);
 }
 
@@ -246,7 +285,7 @@ static int add_event(struct chrome *c, const struct op_event *ev)
 	if (ev->start_ns + 1 > c->last_ns)
 		c->last_ns = ev->start_ns + 1;
 	if (op_mark(ev->op) && !c->in->choice->ops)
-		return 0;
+		return block_pairs_add(&c->blocks, ev);
 	int r = module_spans_add(c->modules, ev);
 	return r ? r : slices_add(c->slices, ev);
 }
@@ -283,12 +322,13 @@ static int close_slice(void *arg, const struct slice_end *end)
 	return 0;
 }
 
-static void put_lost(struct chrome *c, uint64_t time_ns, uint64_t count, const char *what)
+static void put_lost(struct chrome *c, uint64_t time_ns, uint64_t count, const char *one,
+		     const char *more)
 {
 	begin(c, "i", 0, 0);
 	put_ts(c, time_ns);
 	json_text(&c->j, "s", "g");
-	json_format(&c->j, "name", "\"%" PRIu64 " %s lost\"", count, what);
+	json_format(&c->j, "name", "\"%" PRIu64 " %s lost\"", count, count == 1 ? one : more);
 	json_close(&c->j, '}');
 }
 
@@ -313,13 +353,15 @@ static int put_item(void *arg, const struct trace_item *item)
 	else if (item->type == TRACE_MEMORY)
 		put_memory(c, &item->memory);
 	else if (item->type == TRACE_MEMORY_LOST)
-		put_lost(c, item->lost.time_ns, item->lost.count, "allocations or frees");
+		put_lost(c, item->lost.time_ns, item->lost.count, "allocation or free",
+			 "allocations or frees");
 	else if (item->type == TRACE_LOST)
-		put_lost(c, item->lost.time_ns, item->lost.count, "events");
+		put_lost(c, item->lost.time_ns, item->lost.count, "event", "events");
 	else if (item->type == TRACE_SAMPLES_LOST)
-		put_lost(c, item->lost.time_ns, item->lost.count, "samples");
+		put_lost(c, item->lost.time_ns, item->lost.count, "sample", "samples");
 	else if (item->type == TRACE_ACTIVITIES_LOST)
-		put_lost(c, item->lost.time_ns, item->lost.count, "activities of devices");
+		put_lost(c, item->lost.time_ns, item->lost.count, "activity of a device",
+			 "activities of devices");
 	else if (item->type == TRACE_SAMPLE && put_sample(c, &item->sample))
 		return -ENOMEM;
 	return ferror(c->j.f) ? -EIO : 0;
@@ -330,6 +372,7 @@ static int finish(struct chrome *c)
 {
 	int r = slices_finish(c->slices);
 	r = r ? r : module_spans_finish(c->modules);
+	r = r ? r : block_pairs_finish(&c->blocks);
 	put_steps(c);
 	return r ? r : export_activities_each(&c->activities, put_activity, c);
 }
@@ -349,6 +392,7 @@ int export_chrome(struct export_in *in, FILE *f, struct err *e)
 	int r = -ENOMEM;
 	c.slices = slices_new(&to);
 	c.modules = module_spans_new(put_module, &c);
+	c.blocks = (struct block_pairs){.end = put_block, .arg = &c};
 	c.notes = export_noted(in);
 	if (c.profile && c.slices && c.modules && c.notes) {
 		json_open(&c.j, NULL, '{');
@@ -370,5 +414,7 @@ int export_chrome(struct export_in *in, FILE *f, struct err *e)
 	export_profile_free(c.profile);
 	export_activities_free(&c.activities);
 	intern_free(&c.device_tracks);
+	intern_free(&c.block_tracks);
+	block_pairs_free(&c.blocks);
 	return r;
 }

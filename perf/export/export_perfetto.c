@@ -5,6 +5,7 @@
 #include "perf/events/print_event.h"
 #include "perf/export/export.h"
 #include "perf/export/internal.h"
+#include "perf/report/blocks.h"
 #include "perf/report/call_tree.h"
 #include "symbolizer/event/names.h"
 
@@ -16,6 +17,8 @@ struct perfetto_export {
 	struct export_notes *notes;
 	struct slices *slices;
 	struct module_spans *modules;
+	struct block_pairs blocks;
+	bool marks_are_ops;
 	struct export_activities activities;
 	uint64_t first_ns, last_ns; /* of all events */
 };
@@ -114,6 +117,21 @@ static int put_module(void *arg, const struct module_span *m)
 	return 0;
 }
 
+/* On a track of their own, as blocks need not be nested in frames. Each of its lanes is in order of
+ * time, and they have one name: viewers draw them as one track. A block that has not ended lasts to
+ * the last event. */
+static int put_block(void *arg, const struct code_block *b)
+{
+	struct perfetto_export *x = arg;
+	char name[64];
+	snprintf(name, sizeof(name), "blocks of thread %" PRId32, b->tid);
+	put_span(&x->to,
+		 perfetto_describe_below(&x->to, perfetto_track_of_process(&x->to, b->pid),
+					 PERFETTO_OF_BLOCKS, b->tid, (int32_t)b->slot, name),
+		 b->start_ns, b->end_ns ? b->end_ns : x->last_ns, "user_annotation", b->name);
+	return 0;
+}
+
 static void put_steps(struct perfetto_export *x)
 {
 	const struct export_notes *n = x->notes;
@@ -196,6 +214,8 @@ static int add_event(struct perfetto_export *x, const struct op_event *ev)
 		x->first_ns = ev->start_ns;
 	if (ev->start_ns + 1 > x->last_ns)
 		x->last_ns = ev->start_ns + 1;
+	if (op_mark(ev->op) && !x->marks_are_ops)
+		return block_pairs_add(&x->blocks, ev);
 	int r = module_spans_add(x->modules, ev);
 	return r ? r : slices_add(x->slices, ev);
 }
@@ -226,11 +246,14 @@ int export_perfetto(struct export_in *in, FILE *f, struct err *e)
 	int r = -ENOMEM;
 	x.slices = slices_new(&to);
 	x.modules = module_spans_new(put_module, &x);
+	x.blocks = (struct block_pairs){.end = put_block, .arg = &x};
+	x.marks_are_ops = in->choice->ops;
 	x.notes = export_noted(in);
 	if (x.slices && x.modules && x.notes) {
 		r = export_each(in, put_item, &x, e);
 		int w = slices_finish(x.slices);
 		w = w ? w : module_spans_finish(x.modules);
+		w = w ? w : block_pairs_finish(&x.blocks);
 		put_steps(&x);
 		w = w ? w : export_activities_each(&x.activities, put_activity, &x);
 		if (w || x.to.packet.failed)
@@ -241,6 +264,7 @@ int export_perfetto(struct export_in *in, FILE *f, struct err *e)
 	slices_free(x.slices);
 	module_spans_free(x.modules);
 	export_activities_free(&x.activities);
+	block_pairs_free(&x.blocks);
 	perfetto_free(&x.to);
 	return r;
 }

@@ -1,4 +1,5 @@
 /* A database of SQLite: what of a trace becomes which row. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,6 +7,7 @@
 #include "base/map.h"
 #include "perf/events/print_event.h"
 #include "perf/export/internal.h"
+#include "perf/report/blocks.h"
 #include "symbolizer/event/names.h"
 
 /* Which rows are written, by id: 1, or 2 for a frame with its text. */
@@ -19,6 +21,8 @@ struct database {
 	struct seen ops, frames, stacks;
 	struct map names; /* of activities, by address */
 	uint64_t samples_lost, activities_lost, memory_lost;
+	struct block_pairs blocks;
+	bool marks_are_ops;
 };
 
 /* Raise the state of `id` to `now` and return its previous state. */
@@ -259,6 +263,23 @@ static void put_activity(struct database *d, const struct activity *a)
 	sql_done(&d->sql);
 }
 
+static int put_block(void *arg, const struct code_block *b)
+{
+	struct database *d = arg;
+	const struct py_frame *where = py_stack_where(b->stack);
+	if (where)
+		put_frame(d, where);
+	sql_row(&d->sql, SQL_BLOCK);
+	sql_text(&d->sql, b->name);
+	sql_int(&d->sql, b->pid);
+	sql_int(&d->sql, b->tid);
+	sql_int(&d->sql, (int64_t)b->start_ns);
+	sql_known(&d->sql, b->end_ns);
+	sql_known(&d->sql, where ? (uint64_t)where->id + 1 : 0);
+	sql_done(&d->sql);
+	return d->sql.error;
+}
+
 static void put_build(struct database *d, const struct trace_build *b)
 {
 	char hex[2 * 64 + 1] = "";
@@ -313,7 +334,10 @@ static void put_thread(struct database *d, int32_t pid, int32_t tid, const char 
 static int put_item(void *arg, const struct trace_item *item)
 {
 	struct database *d = arg;
-	if (item->type == TRACE_EVENT)
+	if (item->type == TRACE_EVENT && op_mark(item->event.op) && !d->marks_are_ops) {
+		if (block_pairs_add(&d->blocks, &item->event) == -ENOMEM)
+			sql_no_memory(&d->sql);
+	} else if (item->type == TRACE_EVENT)
 		put_event(d, &item->event);
 	else if (item->type == TRACE_SAMPLE)
 		put_sample(d, &item->sample);
@@ -342,6 +366,7 @@ static int put_item(void *arg, const struct trace_item *item)
 static int fill(struct database *d, struct export_in *in, struct err *e)
 {
 	int r = export_each(in, put_item, d, e);
+	block_pairs_finish(&d->blocks);
 	put_meta(d, "origin_ns", trace_query_origin(in->query));
 	put_meta(d, "lost", trace_query_lost(in->query));
 	put_meta(d, "summed", trace_query_summed(in->query));
@@ -354,7 +379,8 @@ static int fill(struct database *d, struct export_in *in, struct err *e)
 
 int export_sqlite(struct export_in *in, int fd, const char *output, struct err *e)
 {
-	struct database d = {0};
+	struct database d = {.blocks = {.end = put_block, .arg = &d},
+			     .marks_are_ops = in->choice->ops};
 	int r = 0;
 	sql_open(&d.sql, fd);
 	if (!d.sql.error)
@@ -368,5 +394,6 @@ int export_sqlite(struct export_in *in, int fd, const char *output, struct err *
 	free(d.frames.ids);
 	free(d.stacks.ids);
 	map_free(&d.names);
+	block_pairs_free(&d.blocks);
 	return r;
 }

@@ -35,6 +35,8 @@ static const char tables[] =
     "CREATE TABLE memory (time_ns INTEGER, pid INTEGER, tid INTEGER, device TEXT, address INTEGER,"
     " bytes INTEGER, freed INTEGER, allocated INTEGER, reserved INTEGER, launch TEXT, op INTEGER,"
     " event INTEGER, phase TEXT, stack INTEGER, where_frame INTEGER, backward_of_frame INTEGER);"
+    "CREATE TABLE blocks (name TEXT, pid INTEGER, tid INTEGER, start_ns INTEGER, end_ns INTEGER,"
+    " where_frame INTEGER);"
     "CREATE TABLE builds (file TEXT, build_id TEXT);"
     "CREATE VIEW sampled AS SELECT s.time_ns, s.pid, s.tid, s.weight, coalesce(o.name, s.no_op) AS"
     " op, s.phase, s.in_kernel, s.mismatched, f.file, f.line, f.function, f.text,"
@@ -82,6 +84,7 @@ static const char *const inserts[SQL_TABLES] = {
 	"?, ?)",
     [SQL_MEMORY] = "INSERT INTO memory VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     [SQL_BUILD] = "INSERT INTO builds VALUES (?, ?)",
+    [SQL_BLOCK] = "INSERT INTO blocks VALUES (?, ?, ?, ?, ?, ?)",
 };
 
 static int code_of(int rc)

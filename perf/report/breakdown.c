@@ -276,8 +276,9 @@ static bool is_of_main(struct breakdown_process *p, const struct stack_memo *m,
 static int add_op(struct breakdown *b, struct breakdown_process *p, const struct stack_memo *m,
 		  const struct op_event *ev)
 {
-	bool is_op = !op_mark(ev->op) && ev->end_ns > ev->start_ns;
-	uint64_t end = is_op ? ev->end_ns : ev->start_ns;
+	/* Of a mark the ops that it calls. */
+	uint64_t ended = op_mark(ev->op) ? ev->start_ns + ev->child_ns : ev->end_ns;
+	uint64_t end = ended > ev->start_ns ? ended : ev->start_ns;
 	enum breakdown_part part = m->part;
 	if (part == BREAKDOWN_FORWARD && phase_is_backward(ev->phase))
 		part = BREAKDOWN_BACKWARD;

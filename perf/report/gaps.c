@@ -16,8 +16,10 @@ int gaps_see(struct gaps *g, const struct op_event *ev, struct op_event *gap)
 	if (id < 0 || array_grow(&g->ends, &g->room, (size_t)id + 1, sizeof(*g->ends)))
 		return -ENOMEM;
 	uint64_t before = is_new ? UINT64_MAX : g->ends[id];
-	/* A mark is no op, but divides the time in none. */
-	g->ends[id] = op_mark(ev->op) ? ev->start_ns : ev->end_ns ? ev->end_ns : UINT64_MAX;
+	/* A mark is no op, but divides the time in none; as if the ops that it calls came first. */
+	g->ends[id] = op_mark(ev->op) ? ev->start_ns + ev->child_ns
+		      : ev->end_ns    ? ev->end_ns
+				      : UINT64_MAX;
 	if (before >= ev->start_ns)
 		return 0;
 	*gap = (struct op_event){.id = ev->id,

@@ -1,4 +1,5 @@
 /* When most memory was allocated, and what had allocated it: of devices, and of the CPU. */
+#include <errno.h>
 #include <stdlib.h>
 
 #include "base/text.h"
@@ -82,36 +83,65 @@ static void add_holders(struct headline_line *l, const struct aggregate *a,
 	}
 }
 
-/* The peak of each device of a process; of several processes the highest one. What rows hold is
- * known for all devices together. */
-static void add_lines(struct table *t, const struct aggregate *a, const struct report_opts *opts,
-		      const struct file_names *files, const struct memory_peak *const *peaks,
-		      size_t n)
-{
-	enum { LINES = 4 };
-	const size_t processes = count_processes(peaks, n), most = processes > 1 ? 1 : LINES;
-	for (size_t i = 0; i < n && i < most && peaks[i]->bytes; i++) {
-		struct headline_line l = headline_line(opts);
-		add_peak(&l, a, peaks[i], processes);
-		if (n == 1)
-			add_holders(&l, a, peaks[i], files);
-		table_line(t, l.text);
-	}
-}
+/* A line to be told. */
+struct peak_line {
+	const struct memory_peak *peak;
+	size_t processes; /* that have devices of the kind */
+	bool alone;	  /* what rows hold is its own: it is known for all devices together */
+};
 
-void headline_memory(struct table *t, const struct aggregate *a, const struct report_opts *opts,
-		     const struct file_names *files)
+/* Of one process the peak of each device, the highest first, then that of the CPU; of several
+ * processes the highest of each. Returns how many; the caller frees *out, NULL if out of memory. */
+static size_t list_peaks(const struct aggregate *a, struct peak_line **out)
 {
-	size_t n;
+	size_t n, nlines = 0;
 	const struct memory_peak *peaks = aggregate_peaks(a, &n);
 	const struct memory_peak **some = malloc((n + 1) * sizeof(*some));
-	for (int kind = MEMORY_KINDS; some && kind-- > 0;) {
+	struct peak_line *lines = malloc((n + 1) * sizeof(*lines));
+	for (int kind = MEMORY_KINDS; some && lines && kind-- > 0;) {
 		size_t nsome = 0;
 		for (size_t i = 0; i < n; i++)
 			if ((int)memory_kind(peaks[i].device_type) == kind)
 				some[nsome++] = &peaks[i];
 		qsort(some, nsome, sizeof(*some), compare_peaks);
-		add_lines(t, a, opts, files, some, nsome);
+		const size_t processes = count_processes(some, nsome);
+		for (size_t i = 0; i < nsome && (processes == 1 || !i) && some[i]->bytes; i++)
+			lines[nlines++] = (struct peak_line){some[i], processes, nsome == 1};
 	}
 	free(some);
+	*out = lines;
+	return nlines;
+}
+
+static void add_line(struct table *t, const struct aggregate *a, const struct report_opts *opts,
+		     const struct file_names *files, const struct peak_line *p)
+{
+	struct headline_line l = headline_line(opts);
+	add_peak(&l, a, p->peak, p->processes);
+	if (p->alone)
+		add_holders(&l, a, p->peak, files);
+	table_line(t, l.text);
+}
+
+void headline_memory(struct table *t, const struct aggregate *a, const struct report_opts *opts,
+		     const struct file_names *files)
+{
+	struct peak_line *lines;
+	if (list_peaks(a, &lines))
+		add_line(t, a, opts, files, &lines[0]);
+	free(lines);
+}
+
+int headline_other_memory(FILE *f, const struct aggregate *a, const struct report_opts *opts,
+			  const struct file_names *files)
+{
+	struct peak_line *lines;
+	struct table *t = table_new();
+	size_t n = list_peaks(a, &lines);
+	for (size_t i = 1; t && i < n; i++)
+		add_line(t, a, opts, files, &lines[i]);
+	int r = t ? table_print(t, f, opts->terminal.width, false) : -ENOMEM;
+	table_free(t);
+	free(lines);
+	return r;
 }

@@ -10,6 +10,7 @@
 #include "base/map.h"
 #include "perf/events/print_event.h"
 #include "perf/report/aggregate.h"
+#include "perf/report/blocks.h"
 #include "perf/report/call_tree.h"
 #include "perf/report/devices.h"
 #include "perf/report/report.h"
@@ -96,10 +97,14 @@ const char *headline_where(char *out, size_t size, const struct aggregate_row *r
 bool headline_devices(struct table *t, const struct aggregate *a, const struct report_opts *opts,
 		      const struct breakdown *b);
 
-/* When most of the memory of each device was allocated, and by which ops; of several processes that
- * of the highest. */
+/* When most of the memory was allocated of the device that had most, or of the CPU where no other
+ * is known, and by which ops. */
 void headline_memory(struct table *t, const struct aggregate *a, const struct report_opts *opts,
 		     const struct file_names *files);
+
+/* The same of the others, below the table. 0, -ENOMEM or -EIO. */
+int headline_other_memory(FILE *f, const struct aggregate *a, const struct report_opts *opts,
+			  const struct file_names *files);
 
 /* The ops for which devices worked longest, by a row's line, and the copies. */
 void headline_slowest_on_devices(struct table *t, const struct aggregate *a,
@@ -401,6 +406,33 @@ const struct kernel_source *kernels_source(const struct kernels *k, const struct
 
 /* All rows by opts->sort; the caller frees the array. NULL if out of memory. */
 const struct kernel_row **kernels_sorted(const struct kernels *k, const struct report_opts *opts);
+
+/* Blocks by name and line; for blocks*.c alone. */
+
+struct block_row {
+	const char *name, *file, *function, *text; /* NULL: not known */
+	int32_t line;
+	uint64_t calls, unended; /* those that have ended, and that have not */
+	uint64_t total_ns;	 /* blocks within one of the same row and thread count once */
+	uint64_t sum_ns, min_ns, max_ns;
+	struct histogram times;
+};
+
+/* Open blocks of a row on a thread. */
+struct block_nest {
+	uint32_t row, open;
+	uint64_t since_ns; /* the start of the first of them */
+	uint64_t inner_ns; /* of blocks that have ended since */
+};
+
+struct code_blocks {
+	struct block_pairs pairs;
+	struct intern row_ids, nest_ids;
+	struct block_row *rows;
+	struct block_nest *nests;
+	size_t rows_room, nests_room;
+	struct arena arena;
+};
 
 /* A row of an aggregate in JSON and CSV, with all its fields. */
 

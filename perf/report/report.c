@@ -353,8 +353,11 @@ static int print_table(FILE *f, const struct aggregate *a, const struct report_o
 		add_parts(t, &columns, rows, n, &totals, opts, files);
 		r = table_print(t, f, opts->terminal.width, opts->terminal.color);
 	}
-	if (!r && !opts->samples)
+	if (!r && !opts->samples) {
 		print_in_no_op(f, &totals, opts);
+		r = opts->steps || opts->all_activities ? headline_other_memory(f, a, opts, files)
+							: 0;
+	}
 	table_free(t);
 	free(rows);
 	return r;
@@ -395,7 +398,9 @@ int report_print(FILE *f, const struct aggregate *a, const struct report_opts *g
 		report_print_sampled(f, a, opts);
 	else
 		report_print_summary(f, a, opts, &files);
-	if ((n == 0 && !opts->kernels) || opts->no_table)
+	if (opts->blocks)
+		r = code_blocks_print(f, opts->blocks, report_totals(a, opts).observed_ns, opts);
+	else if ((n == 0 && !opts->kernels) || opts->no_table)
 		r = ferror(f) ? -EIO : 0;
 	else if (opts->kernels)
 		r = kernels_print(f, opts->kernels, a, opts);

@@ -155,6 +155,7 @@ struct report_thread {
 
 struct report_columns;
 struct kernels;
+struct code_blocks;
 
 /* About the samples of a trace, besides their rows. */
 struct report_samples {
@@ -188,7 +189,8 @@ struct report_opts {
 	const struct breakdown_result *steps; /* of all ops; NULL: not known */
 	const struct breakdown *breakdown;    /* with `steps`: whose they are */
 	bool all_activities; /* none was left out: how busy devices were is known without steps */
-	const struct kernels *kernels; /* the table is of these; NULL: of the aggregate's rows */
+	const struct kernels *kernels;	  /* the table is of these; NULL: of the aggregate's rows */
+	const struct code_blocks *blocks; /* the same */
 	bool modules;	   /* the table is a tree of modules; rows are by module and phase */
 	bool no_table;	   /* what was traced, and no times */
 	bool of_ranks;	   /* only of some; what was lost is known of all together */

@@ -112,6 +112,7 @@ static void json_summary(struct json_out *j, const struct aggregate_totals *t,
 		json_bool(j, "probe_is_least", s->probe_is_least);
 		json_u64(j, "cpu_ns", s->cpu_ns);
 		json_u64(j, "lean", s->lean);
+		json_u64(j, "no_blocks", s->no_blocks);
 		json_measured(j, s);
 	} else {
 		json_nothing(j, "wall_ns");
@@ -119,6 +120,7 @@ static void json_summary(struct json_out *j, const struct aggregate_totals *t,
 		json_nothing(j, "probe_is_least");
 		json_nothing(j, "cpu_ns");
 		json_nothing(j, "lean");
+		json_nothing(j, "no_blocks");
 		json_measured(j, &(struct trace_stats){0});
 	}
 	json_when(j, opts);
@@ -212,8 +214,10 @@ int report_print_json(FILE *f, const struct aggregate *a, const struct report_op
 		json_devices(&j, a, &t);
 	json_close(&j, '}');
 	json_line(&j);
-	int r = opts->kernels ? kernels_json(&j, "rows", opts->kernels, opts) : 0;
-	if (!opts->kernels) {
+	int r = opts->kernels  ? kernels_json(&j, "rows", opts->kernels, opts)
+		: opts->blocks ? code_blocks_json(&j, "rows", opts->blocks, t.observed_ns, opts)
+			       : 0;
+	if (!opts->kernels && !opts->blocks) {
 		json_open(&j, "rows", '[');
 		for (size_t i = 0; i < n; i++) {
 			json_line(&j);
@@ -236,6 +240,8 @@ int report_print_csv(FILE *f, const struct aggregate *a, const struct report_opt
 	size_t n;
 	if (opts->kernels)
 		return kernels_print_csv(f, opts->kernels, opts);
+	if (opts->blocks)
+		return code_blocks_print_csv(f, opts->blocks, t.observed_ns, opts);
 	const struct aggregate_row **rows = report_sorted(a, opts, opts->percent_limit, &n);
 	if (!rows)
 		return -ENOMEM;

@@ -239,6 +239,11 @@ static void print_incomplete(FILE *f, const struct aggregate_totals *t,
 		    "\nditrace: %s before that, while the overhead was measured, %s not recorded",
 		    text_counted(n, sizeof(n), s->turns_ops, "op"),
 		    s->turns_ops == 1 ? "is" : "are");
+	if (s && s->no_blocks)
+		fprintf(f,
+			"\nditrace: of %s process%s blocks of record_function could not be "
+			"recorded: waiting for data may be told as in no op",
+			text_count(n, sizeof(n), s->no_blocks), s->no_blocks == 1 ? "" : "es");
 	if (s && s->lean)
 		fprintf(f,
 			"\nditrace: of %s of %s there was no time to read the tensors "

@@ -155,6 +155,7 @@ int trace_file_stats(struct trace_file *w, const struct trace_stats *s)
 	out_u(&o, s->slowdown_error);
 	out_u(&o, s->turns_ops);
 	out_b(&o, s->probe_is_least);
+	out_u(&o, s->no_blocks);
 	return trace_file_checked(w, trace_file_record(w, TRACE_STATS, buf, (size_t)(o.p - buf)));
 }
 

@@ -90,8 +90,9 @@
  *             threads (ns; 0, or missing: not known), u number of events so far without arguments
  *             or results, as there was no time for them (missing: 0); and, may be missing, what
  *             --measure-overhead found: u turns (0: nothing), s slowdown and u its error
- *             (1/1000000), u ops called before recording began, u time in probes (ns, no more;
- *             0: not known; missing: as the first)
+ *             (1/1000000), u ops called before recording began, b whether the time in probes is
+ *             the least that it was, u processes of which blocks of record_function are missing
+ *             (both missing: 0)
  *     CHOSEN  str options that left ops out of the recording, "--ops addmm --depth 1"
  *     PROCESS s pid, b flags (PROCESS_*), u rank + 1, u world size + 1, u local rank + 1,
  *             u node + 1, u restarts + 1 (0: not known), str host. Comes before the process's
@@ -294,6 +295,7 @@ struct trace_stats {
 	int64_t slowdown;
 	uint64_t slowdown_error, turns;
 	uint64_t turns_ops; /* ops called before recording began, in these turns and between them */
+	uint64_t no_blocks; /* processes of which blocks of record_function are missing */
 };
 
 /* CRC-32 (polynomial 0x04c11db7 reflected, as in IEEE 802.3), continued from `crc` (0 at first). */

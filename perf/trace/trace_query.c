@@ -334,6 +334,8 @@ static bool is_asked_for(struct trace_query *q, const struct trace_item *item)
 		return is_of_ranks(q, (uint32_t)(item->process.rank.rank + 1));
 	if (item->type == TRACE_TARGET)
 		return is_of_ranks(q, item->rank1);
+	if (item->type == TRACE_EVENT && q->opts.mark_ends && op_mark(item->event.op) == MARK_EXIT)
+		return !samples && is_of_ranks(q, item->event.rank1);
 	if (item->type == TRACE_EVENT)
 		return !samples && is_of_ranks(q, item->event.rank1) &&
 		       trace_span_has(&q->span, &item->event) &&

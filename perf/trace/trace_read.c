@@ -87,6 +87,7 @@ static int read_stats(struct in *in, struct trace_stats *s)
 	s->slowdown_error = in_u(in);
 	s->turns_ops = in_u(in);
 	s->probe_is_least = in->p < in->end && in_b(in);
+	s->no_blocks = in->p < in->end ? in_u(in) : 0;
 	return 1;
 }
 

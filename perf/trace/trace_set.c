@@ -98,6 +98,7 @@ static struct trace_stats stats_of_all(const struct trace_set *s)
 		all.cpu_ns += m->stats.cpu_ns;
 		all.probe_is_least |= m->stats.probe_is_least;
 		all.lean += m->stats.lean;
+		all.no_blocks += m->stats.no_blocks;
 		if (m->stats.turns && (!all.turns || m->stats.slowdown > all.slowdown)) {
 			all.turns = m->stats.turns;
 			all.slowdown = m->stats.slowdown;

@@ -1,5 +1,7 @@
 /* Values of classes that TorchScript knows: of torch.distributed. */
 #include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,8 +93,18 @@ static const char *backend_of(struct rtti *r, struct rtti_class *class)
 	return name;
 }
 
-struct value decode_custom_object(struct target *t, const struct item *held)
+/* What a block of record_function is known by, between its marks. */
+static struct value block(struct arena *a, uint64_t addr)
 {
+	char text[sizeof(mark_block_text) + 24];
+	int n = snprintf(text, sizeof(text), "%s0x%" PRIx64, mark_block_text, addr);
+	struct value v = value_not_decoded(arena_strndup(a, text, (size_t)n));
+	return v.str ? v : value_not_decoded("no memory");
+}
+
+struct value decode_custom_object(const struct decode *d, const struct item *held)
+{
+	struct target *t = d->target;
 	const uint8_t *p = (const uint8_t *)(held + 1);
 	uint64_t addr, vtable;
 	if (held->len < sizeof(addr) + sizeof(vtable))
@@ -108,5 +120,7 @@ struct value decode_custom_object(struct target *t, const struct item *held)
 	if (rtti_is_a(class, "N4c10d4WorkE"))
 		return (struct value){.kind = VALUE_WORK,
 				      .work = {addr, backend_of(t->rtti, class)}};
+	if (rtti_is_a(class, "N5torch8autograd8profiler20PythonRecordFunctionE"))
+		return block(d->arena, addr);
 	return value_not_decoded("an object of a class ditrace does not know");
 }

@@ -209,7 +209,7 @@ static struct value ivalue_slot(struct ivalues *c, const struct item *obj, bool 
 	if (!(obj->aux & OBJECT_SLOT) || !held)
 		return value_not_decoded("an object of a class ditrace does not know");
 	c->at = held;
-	return is_object ? decode_custom_object(c->d->target, held) : value_none();
+	return is_object ? decode_custom_object(c->d, held) : value_none();
 }
 
 /* The contents of the object at `w` if its class is that of a list or a string, or what the object

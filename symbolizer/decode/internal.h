@@ -59,7 +59,7 @@ uint16_t decode_group_place(const struct process_rank *own, const uint8_t *group
 			    uint32_t len);
 
 /* Decode `held`, an item of what the only slot of an object holds. */
-struct value decode_custom_object(struct target *t, const struct item *held);
+struct value decode_custom_object(const struct decode *d, const struct item *held);
 
 /* Reassembly of a hit that comes in several records. */
 

@@ -42,6 +42,25 @@ enum op_mark op_mark(const struct op_desc *op)
 						   : MARK_NONE;
 }
 
+const char mark_block_text[] = "a block of record_function at ";
+
+bool event_mark_block(const struct op_event *ev, char out[MARK_BLOCK_MAX])
+{
+	const bool enters = op_mark(ev->op) == MARK_ENTER;
+	const struct value *v = enters ? ev->results : ev->args;
+	if (!(enters ? ev->nresults : ev->nargs))
+		return false;
+	if (v->kind == VALUE_TENSOR && v->tensor->impl) {
+		snprintf(out, MARK_BLOCK_MAX, "0x%" PRIx64, v->tensor->impl);
+		return true;
+	}
+	if (v->kind != VALUE_NOT_DECODED || !v->str ||
+	    strncmp(v->str, mark_block_text, sizeof(mark_block_text) - 1) != 0)
+		return false;
+	snprintf(out, MARK_BLOCK_MAX, "%s", v->str);
+	return true;
+}
+
 const char accumulation_function[] = "(gradient accumulation)";
 
 bool op_accumulates(const char *name)

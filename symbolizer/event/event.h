@@ -285,6 +285,14 @@ bool event_is_compilation(const struct op_event *ev);
 enum op_mark { MARK_NONE, MARK_ENTER, MARK_EXIT };
 enum op_mark op_mark(const struct op_desc *op);
 
+/* What marks of one block have in common, within a process and until the block ends: the tensor, or
+ * the object of a class of TorchScript, that is its record. False: not known. */
+enum { MARK_BLOCK_MAX = 64 };
+bool event_mark_block(const struct op_event *ev, char out[MARK_BLOCK_MAX]);
+
+/* How such an object is written, as a value that is not decoded, before its address. */
+extern const char mark_block_text[31];
+
 /* Whether an op of this name is autograd's node AccumulateGrad, which adds to the gradient of a
  * leaf. */
 bool op_accumulates(const char *name);

@@ -124,6 +124,20 @@ static void add_scalar(struct buf *b, const struct value *v)
 		add_int(b, v);
 }
 
+static void add_object(struct buf *b, const struct value *v)
+{
+	if (v->kind == VALUE_GENERATOR)
+		buf_printf(b, "<generator at 0x%" PRIx64 ">", (uint64_t)v->i);
+	else if (v->kind == VALUE_WORK)
+		buf_printf(b, "<work%s%s at 0x%" PRIx64 ">", v->work.backend ? " of " : "",
+			   v->work.backend ? v->work.backend : "", v->work.address);
+	else if (v->group.rank >= 0)
+		buf_printf(b, "<process group at 0x%" PRIx64 ", rank %" PRId32 " of %" PRId32 ">",
+			   v->group.address, v->group.rank, v->group.size);
+	else
+		buf_printf(b, "<process group at 0x%" PRIx64 ">", v->group.address);
+}
+
 static void add_value(struct buf *b, const struct value *v)
 {
 	char text[48];
@@ -169,18 +183,9 @@ static void add_value(struct buf *b, const struct value *v)
 		add_name(b, "memory format", names_memory_format((int)v->i), v->i);
 		break;
 	case VALUE_GENERATOR:
-		buf_printf(b, "<generator at 0x%" PRIx64 ">", (uint64_t)v->i);
-		break;
 	case VALUE_GROUP:
-		buf_printf(b, "<process group at 0x%" PRIx64, v->group.address);
-		if (v->group.rank >= 0)
-			buf_printf(b, ", rank %" PRId32 " of %" PRId32, v->group.rank,
-				   v->group.size);
-		buf_printf(b, ">");
-		break;
 	case VALUE_WORK:
-		buf_printf(b, "<work%s%s at 0x%" PRIx64 ">", v->work.backend ? " of " : "",
-			   v->work.backend ? v->work.backend : "", v->work.address);
+		add_object(b, v);
 		break;
 	default:
 		buf_printf(b, "not decoded: %s",

@@ -109,11 +109,13 @@ static bool is_pointer(uint64_t word)
 }
 
 /* Since when the same was known before; 0: it was not. */
-static uint64_t known_since(const struct table *before, const struct owner *o)
+static uint64_t known_since(const struct table *before, const struct owner *o, uint32_t index)
 {
 	const struct py_witness *w = &o->is.witness;
 
-	for (uint32_t i = 0; i < before->nowners; i++) {
+	/* Mostly it is where it was. */
+	for (uint32_t k = 0; k < before->nowners; k++) {
+		const uint32_t i = (index + k) % before->nowners;
 		const struct py_witness *was = &before->owners[i].is.witness;
 
 		if (was->n == w->n && !memcmp(was->at, w->at, w->n * sizeof(*w->at)) &&
@@ -134,7 +136,7 @@ static void add_owner(void *arg, struct py_owner *found)
 	struct owner *o = &t->owners[t->nowners++];
 	*o = (struct owner){.is = *found, .root = s->root, .since_ns = now};
 	*found = (struct py_owner){0};
-	since = known_since(s->before, o);
+	since = known_since(s->before, o, t->nowners - 1);
 	o->since_ns = since ? since : now;
 	for (uint32_t i = 0; i < o->is.n; i++)
 		for (unsigned k = 0; k < 2; k++)

@@ -24,7 +24,9 @@ def read_json(name):
 
 
 with open(os.path.join(folder, "events"), encoding="utf-8") as f:
-    events = {e["id"]: e for e in map(json.loads, f)}
+    recorded = [json.loads(line) for line in f]
+marks = [e for e in recorded if e["op"].startswith("profiler::_record_function")]
+events = {e["id"]: e for e in recorded if e not in marks}
 activities = []
 if os.path.exists(os.path.join(folder, "activities")):
     with open(os.path.join(folder, "activities"), encoding="utf-8") as f:

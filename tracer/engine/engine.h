@@ -59,6 +59,8 @@ struct engine_counters {
 	bool probe_is_stop;  /* the threads were stopped meanwhile, and took no CPU time */
 	/* Dispatched ops while count_dispatch is on; those of them that a probe was hit for. */
 	uint64_t dispatched, dispatched_seen;
+	uint64_t no_blocks; /* processes of which it does not see where blocks of record_function
+			       begin and end */
 };
 
 /* Called for every record, in the order in which they were taken. `h` is valid only during the

@@ -139,8 +139,9 @@ struct session {
 	pid_t fatal_pid;  /* in which process that was found */
 	bool calibrated;  /* the cost of a probe was measured */
 	uint64_t events, lost;
-	uint64_t lost_ns; /* when lost records were last counted */
-	uint64_t lean;	  /* of these events, those without arguments or results (HIT_LEAN) */
+	uint64_t lost_ns;   /* when lost records were last counted */
+	uint64_t no_blocks; /* processes without, besides those that the engine knows of */
+	uint64_t lean;	    /* of these events, those without arguments or results (HIT_LEAN) */
 	uint64_t start_ns, first_ns, now, kept_house;
 	uint64_t news_ns;	       /* when a process, or a stack of frames, was last new */
 	uint64_t resolved;	       /* py_stacks_resolved then */

@@ -67,6 +67,7 @@ static void read_stats(struct session *s, struct trace_stats *out)
 	    .cpu_ns = cpu_ns && c.probe_is_stop ? cpu_ns + probe_ns : cpu_ns,
 	    .seen_permille = TRACE_SEEN_UNKNOWN,
 	    .lean = s->lean,
+	    .no_blocks = s->no_blocks + c.no_blocks,
 	    .wall_ns = s->now - (s->first_ns ? s->first_ns : s->now),
 	};
 	bool all = !s->o->ops && !s->o->not_ops && !s->when && s->o->depth == SESSION_ALL_LEVELS &&

@@ -154,6 +154,7 @@ static void probe_boxed(struct session *s, struct proc *p)
 	if (s->engine->observes) {
 		int r = session_find_boxed(s, p);
 		p->boxed = r != -EAGAIN;
+		s->no_blocks += r == -ENOTSUP;
 		if (p->boxed)
 			say_no_blocks(s, p, r ? r : jump_at_boxed(s, p));
 		return;

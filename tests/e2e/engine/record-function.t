@@ -18,6 +18,19 @@ with_a_worker() {
 	grep -oE '"op":"profiler::[^"]*"' "$T/events" | sort | uniq -c >"$T/blocks.$ENGINE"
 }
 
+# blocks ENGINE: as torch.profiler in the same process has them
+blocks() {
+	trace -- "$PY" engine/blocks.py
+	"$DITRACE" report --group block --format csv "$T/data" >"$T/blocks.csv"
+	"$DITRACE" export --to chrome -o "$T/chrome.json" "$T/data"
+	ok "torch.profiler has the same blocks" verify engine/compare_blocks "$T/out" "$T/blocks.csv" "$T/chrome.json"
+	"$DITRACE" report "$T/data" >"$T/report"
+	unlike "a mark is no op" "$T/report" '_record_function'
+	like "there are blocks" "$T/report" '^[0-9]+ blocks of record_function besides, see: ditrace report --group block$'
+	"$DITRACE" report --group op --ops "profiler::_record_function.*" --percent-limit 0 "$T/data" >"$T/report"
+	like "unless it is asked for" "$T/report" '  profiler::_record_function_exit'
+}
+
 record_function() {
 	ENGINE=shim waits_for_data 0 'loads data, without workers,'
 	each_engine with_a_worker
@@ -25,6 +38,7 @@ record_function() {
 	for engine in ptrace shim; do
 		ok "$engine sees those that bpf sees" cmp "$T/blocks.bpf" "$T/blocks.$engine"
 	done
+	each_engine blocks
 	ok "with their names" [ "$(grep -cE '"op":"profiler::_record_function_enter[^"]*".*"value":"train"' "$T/events")" = 6 ]
 }
 each_torch record_function

@@ -66,8 +66,12 @@ in_a_dataloader() {
 	python engine/waits_for_workers.py "$T/go"
 	ok "it has workers" before_long has_children 2
 	ok "waiting for a DataLoader, without memory for jumps" no_jumps
+	start_as tracer "${enter[@]}" "$child" 2>"$T/attached"
+	ok "and again" before_long grep -q '^ditrace: attached to ' "$T/attached"
 	touch "$T/go"
 	finish "$child"
+	wait "$tracer"
+	like "report says what is missing" <("$DITRACE" report "$T/data") '^ditrace: of 1 process blocks of record_function could not be recorded: '
 	like "gets its data" "$T/python" '^sum 12$'
 	is "and ends well" "$status" 0
 }

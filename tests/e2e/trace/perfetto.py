@@ -11,7 +11,7 @@ from perfetto_packets import fields
 
 packets = perfetto_packets.packets(sys.argv[1])
 with open(sys.argv[2], encoding="utf-8") as f:
-    events = {e["id"]: e for e in map(json.loads, f)}
+    events = {e["id"]: e for e in map(json.loads, f) if not e["op"].startswith("profiler::_record_function")}
 texts, tracks = collections.defaultdict(dict), {}  # by field and number; (pid, tid) or a name by uuid
 last, stacks, slices = collections.defaultdict(int), collections.defaultdict(list), []
 starts, ends = {}, []  # flows: the id of the op; flow and slice

@@ -112,13 +112,14 @@ graph_adds_up() {
 	R --call-graph "$@" --format json | verify trace/call_graph "${all#* }"
 }
 
-# For a part of a trace, script prints what report counts.
+# For a part of a trace, script prints what report counts, and marks.
 printed() {
+	local mark='"op":"profiler::_record_function'
 	"$DITRACE" script --format jsonl --step 2 "$T/data" >"$T/part"
-	is "script prints the calls of a step" "$(wc -l <"$T/part")" "$(sum --step 2)"
+	is "script prints the calls of a step" "$(grep -vc "$mark" "$T/part")" "$(sum --step 2)"
 	is "each as without the step" "$(LC_ALL=C comm -23 <(LC_ALL=C sort "$T/part") <(LC_ALL=C sort "$T/events"))" ""
 	is "as text, too" "$("$DITRACE" script --step 2 "$T/data" | awk -v RS= 'END { print NR }')" "$(wc -l <"$T/part")"
-	is "those of a time" "$("$DITRACE" script --format jsonl --time 2500ms- "$T/data" | wc -l)" "$(sum --time 2500ms-)"
+	is "those of a time" "$("$DITRACE" script --format jsonl --time 2500ms- "$T/data" | grep -vc "$mark")" "$(sum --time 2500ms-)"
 	is "those of a step, a time and a condition" \
 		"$("$DITRACE" script --format jsonl --step 2- --time 1s-1h --when "op == 'aten::linear'" "$T/data" 2>/dev/null | wc -l)" \
 		"$(sum --step 2- --time 1s-1h --when "op == 'aten::linear'")"

@@ -40,6 +40,7 @@ struct inside {
 	uint64_t since; /* ns: expected to connect since then */
 	uint16_t proc;
 	bool greeted, gone, told;
+	bool no_blocks;		  /* see struct engine_counters */
 	bool broken;		  /* its rings were found corrupt and are no longer read */
 	unsigned rounds;	  /* of consume since it has gone */
 	struct shim_share *share; /* NULL: not traced */

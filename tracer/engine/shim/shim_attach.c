@@ -106,6 +106,15 @@ static void begin_to_trace(struct engine_shim *m, struct inside *i)
 	s->on = 1;
 }
 
+static int jump_late(struct engine_shim *m, struct inside *i, const struct probe_file *file,
+		     struct err *e)
+{
+	int r = shim_jumps_late(m, i, file, e);
+	if (r && file->nsites && file->sites[0].op == i->share->op[SHIM_CALL])
+		i->no_blocks = true;
+	return r;
+}
+
 int shim_attach(struct engine *g, pid_t pid, uint16_t proc, const struct probe_file *file,
 		struct err *e)
 {
@@ -114,7 +123,7 @@ int shim_attach(struct engine *g, pid_t pid, uint16_t proc, const struct probe_f
 	if (!i && pid != m->target)
 		return err_set(e, -ENOTCONN, "the library in process %d is out of use", pid);
 	if (file->late)
-		return i && i->share ? shim_jumps_late(m, i, file, e) : -ENOTCONN;
+		return i && i->share ? jump_late(m, i, file, e) : -ENOTCONN;
 	int r = i ? 0 : shim_bring_in(m, pid, &i, e);
 	if (r)
 		return r;

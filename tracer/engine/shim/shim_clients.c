@@ -122,10 +122,22 @@ static bool only_wakes(struct inside *i)
 	return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
+/* Whether jumps at boxed calls were to be written, and were not. */
+static bool lacks_boxed(const struct inside *i)
+{
+	const uint32_t op = i->share->op[SHIM_CALL];
+	bool wanted = false;
+	for (size_t k = 0; i->file.elf && k < i->file.nsites && !wanted; k++)
+		wanted = i->file.sites[k].kind == SITE_ENTRY && i->file.sites[k].op == op;
+	return wanted && !i->share->jumped[op];
+}
+
 static void jump_or_say(struct engine_shim *m, struct inside *i)
 {
 	struct err why = {0};
-	if (!shim_jumps_write(m, i, &why) || m->engine.trouble.code)
+	int r = shim_jumps_write(m, i, &why);
+	i->no_blocks = r || lacks_boxed(i);
+	if (!r || m->engine.trouble.code)
 		return;
 	err_set(&m->engine.trouble, why.code,
 		"no jumps into process %d, whose ops are observed instead, which may cost twice as "
@@ -189,6 +201,7 @@ void inside_count(const struct inside *i, struct engine_counters *c)
 	c->hits += now.hits;
 	c->probe_ns += now.sampled ? now.hits * (now.sampled_ns / now.sampled) : 0;
 	c->lost += now.lost;
+	c->no_blocks += i->no_blocks;
 }
 
 void inside_add_turn(const struct inside *i, uint32_t turn, struct turn_spent *sum)

@@ -73,7 +73,8 @@ static void query(struct export_in *in, const char *when, trace_first_fn *first)
 	const struct trace_query_opts opts = {
 	    .choice.when = when, .by_start = true, .first = first, .first_arg = in};
 	struct err e = {0};
-	*in = (struct export_in){.path = path};
+	static const struct trace_choice all;
+	*in = (struct export_in){.path = path, .choice = &all};
 	if (trace_query(path, &opts, &in->query, &e))
 		fail_msg("%s", e.what);
 }

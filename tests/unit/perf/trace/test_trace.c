@@ -299,7 +299,8 @@ static void facts_about_the_target_come_back(void **state)
 				    .slowdown = -3100,
 				    .slowdown_error = 800,
 				    .turns = 24,
-				    .turns_ops = 5000};
+				    .turns_ops = 5000,
+				    .no_blocks = 3};
 	struct trace_writer *w = writer();
 	assert_int_equal(trace_write_target(w, &target), 0);
 	assert_int_equal(trace_write_thread(w, 41, 42, "MainThread"), 0);
@@ -321,6 +322,7 @@ static void facts_about_the_target_come_back(void **state)
 	item = next(r, TRACE_STATS);
 	assert_int_equal(item.stats.probe_ns, 123456);
 	assert_true(item.stats.probe_is_least);
+	assert_int_equal(item.stats.no_blocks, 3);
 	assert_int_equal(item.stats.cpu_ns, 777777);
 	assert_int_equal(item.stats.seen_permille, 987);
 	assert_int_equal(item.stats.wall_ns, 9999999);
