@@ -7,15 +7,10 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 top=$(cd "$here/../.." && pwd)
 W=$top/tests/workloads
 BUILD=${BUILD:-$top/build}
-# For so many seconds a test waits for an event.
-export PATIENCE=${PATIENCE:-180}
 case $BUILD in /*) ;; *) BUILD=$top/$BUILD ;; esac
 DITRACE=${DITRACE:-$BUILD/ditrace}
-export PYTHONHASHSEED=0 BUILD DITRACE PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=ignore TORCH_CPP_LOG_LEVEL=ERROR
-# Unbuffered, each print would be several writes, between which other processes may write to the same file.
-unset PYTHONUNBUFFERED
-# With as many OpenMP threads as cores they spin for longer than small ops take.
-export OMP_WAIT_POLICY=passive
+. "$here/environment.sh"
+export BUILD DITRACE
 # A Python of pyenv takes ten times as long to start.
 export HELPER_PYTHON=${HELPER_PYTHON:-$(python3 -c 'import sys; print(sys.executable)')}
 hash -p "$HELPER_PYTHON" python3
@@ -117,6 +112,13 @@ in_long() {
 	[ -n "${LONG:-}" ]
 }
 
+# warmed: the path of an interpreter that does what $PY does: one of tests/run's that has imported PyTorch, if there is one
+warmed() {
+	local py=${WARM_PYTHONS:-/none}/${PY//\//_}
+	[ -x "$py" ] && ! in_long || py=$PY
+	echo "$py"
+}
+
 # untraced PROGRAM ARGUMENT...: the output of $PY PROGRAM, in tests/workloads, without a tracer. It runs once for all tests that
 # ask, so only use it for output that depends on nothing else.
 untraced() {
@@ -124,7 +126,7 @@ untraced() {
 	kept=$BUILD/tests/untraced/$(cat "$W/$1" <(echo "$PY $TORCH $*") | sha1sum | cut -d' ' -f1)
 	if [ ! -e "$kept" ]; then
 		mkdir -p "${kept%/*}"
-		(cd "$W" && "$PY" "$@" 2>/dev/null) >"$kept.$$" && mv "$kept.$$" "$kept" || return 1
+		(cd "$W" && "$(warmed)" "$@" 2>/dev/null) >"$kept.$$" && mv "$kept.$$" "$kept" || return 1
 	fi
 	cat "$kept"
 }

@@ -33,6 +33,7 @@ def become(connection):
         os._exit(0)
     for fd, place in zip(received, places):
         os.dup2(fd, place)
+        os.close(fd)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
