@@ -30,6 +30,7 @@ static void test_names(void **state)
 	assert_null(interned_name(s, SYM_DIMNAME, "dimname"));
 	assert_null(interned_name(s, SYMBOLS, "dimname"));
 	assert_null(interned_name(s, UINT32_MAX, "dimname"));
+	assert_false(interned_is_gone(s));
 }
 
 /* The table grows and moves; results stay the same. */
