@@ -4,11 +4,10 @@
 
 # forking FUNCTION...: run it with the forking process, which has imported PyTorch and $WARM, in the background
 forking() {
-	local forker to from order=0.0 forked= python=$PY
-	[ -n "${OMP_NUM_THREADS:-}" ] || python=$(warmed) # which has been read
+	local forker to from order=0.0 forked=
 	mkfifo "$T/orders" "$T/answers"
 	exec {to}<>"$T/orders" {from}<>"$T/answers"
-	start_as forker "$python" "$W/forked.py" "$T/order" ${WARM:-} <"$T/orders" >"$T/answers" {to}<&- {from}<&-
+	start_as forker "$(warmed)" "$W/forked.py" "$T/order" ${WARM:-} <"$T/orders" >"$T/answers" {to}<&- {from}<&-
 	"$@"
 	exec {to}<&- {from}<&- # which ends one of tests/run's
 	kill "$forker"

@@ -115,7 +115,7 @@ in_long() {
 # warmed: the path of an interpreter that does what $PY does: one of tests/run's that has imported PyTorch, if there is one
 warmed() {
 	local py=${WARM_PYTHONS:-/none}/${PY//\//_}
-	[ -x "$py" ] && ! in_long || py=$PY
+	[ -x "$py" ] && [ -z "${OMP_NUM_THREADS:-}${PYTHONPATH:-}" ] && ! in_long || py=$PY # which are read at the start
 	echo "$py"
 }
 
@@ -171,6 +171,21 @@ each_engine() {
 	done
 	label=$all
 }
+
+# by_turns FUNCTION ENGINE...: run it with the next of the engines with each torch, with all of them under make test-long
+by_turns() {
+	local all=$label ENGINE engines=("${@:2}")
+	if ! in_long; then
+		engines=("${engines[turn++ % ${#engines[@]}]}")
+		skip "by other engines: with the other torch, or make test-long"
+	fi
+	for ENGINE in "${engines[@]}"; do
+		label="$all$ENGINE: "
+		"$1"
+	done
+	label=$all
+}
+turn=0
 
 # of_first_torch: whether to do, with this PyTorch, what the short run does with only one of each_torch
 of_first_torch() {
