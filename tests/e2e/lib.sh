@@ -192,6 +192,11 @@ of_first_torch() {
 	in_long || [ "$PY" = "${FIRST:=$PY}" ]
 }
 
+# of_other_torch: the same, with another one than of_first_torch if there is one
+of_other_torch() {
+	in_long || ! of_first_torch || [ "$("$here/pythons" | awk '$2 != "-"' | wc -l)" = 1 ]
+}
+
 first_torch() {
 	read -r PY TORCH _ < <("$here/pythons" | awk '$2 != "-"')
 	[ -n "${PY:-}" ] || skip_all "no Python with torch: $("$here/pythons" | cut -d' ' -f3- | paste -sd';')"

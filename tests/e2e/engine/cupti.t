@@ -57,14 +57,12 @@ beside_others() {
 
 # What is special is done with one torch each.
 devices() {
-	local first=
-	! of_first_torch || first=1
-	if [ "$first" ] || in_long; then is_told before; fi
+	! of_first_torch || is_told before
 	is_told after
 	like "they are in the summary" "$T/err" '^cuda:0 was busy'
 	like "one whose time makes no sense is lost" "$T/err" '^ditrace: 1 activity of a device was lost: '
-	if [ "$first" ] || in_long; then left_out; else skip "what is not recorded was with another torch: make test-long" 6; fi
-	if [ -z "$first" ] || in_long; then beside_others; else skip "forks, profilers and a kill with another torch, or make test-long" 7; fi
+	if of_first_torch; then left_out; else skip "what is not recorded was with another torch: make test-long" 6; fi
+	if of_other_torch; then beside_others; else skip "forks, profilers and a kill with another torch, or make test-long" 7; fi
 	mkfifo "$T/in"
 	exec 9<>"$T/in"
 	ok "attached to a process that uses the device" attached
