@@ -10,8 +10,8 @@ are_in_place() {
 }
 
 # attached OPTION... -- PROGRAM ARGUMENT...: ditrace run OPTION... $PY PROGRAM ARGUMENT..., with the program's output in $T/out,
-# that of ditrace and its standard error in $T/err; succeeds if both exit with 0, ditrace with $ends if that is set. Captures by an engine that
-# is named must choose relu, too.
+# that of ditrace and its standard error in $T/err; succeeds if both exit with 0, ditrace with $ends if that is set. Captures
+# by an engine that is named must choose relu, too.
 attached() {
 	local options=() tracer
 	while [ "$1" != -- ]; do options+=("$1") && shift; done

@@ -1,6 +1,6 @@
 # Many short programs under ditrace run, each with different options. In the short run they are forked from one process that has
-# imported PyTorch (a fork of tests/run's, if it has one), and ditrace attaches before their first line; under make test-long, and without the right to attach, each is
-# started on its own. To be sourced by bash after lib.sh.
+# imported PyTorch (a fork of tests/run's, if it has one), and ditrace attaches before their first line; under make test-long,
+# and without the right to attach, each is started on its own. To be sourced by bash after lib.sh.
 
 # forking FUNCTION...: run it with the forking process, which has imported PyTorch and $WARM, in the background
 forking() {
