@@ -65,6 +65,8 @@ static struct value dimname(const struct decode *d, const uint8_t *p)
 	uint32_t id;
 	memcpy(&id, p, sizeof(id));
 	const char *name = interned_name(d->target->interned, id, "dimname");
+	if (!name && interned_is_gone(d->target->interned))
+		return value_not_decoded("the process ended before this name was read");
 	if (!name || p[4] > 1 || (p[4] == 1) != !strcmp(name, "*"))
 		return value_not_decoded("a dimension name that the process does not know");
 	if (p[4])

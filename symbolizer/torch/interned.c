@@ -165,3 +165,12 @@ const char *interned_name(struct interned *s, uint32_t id, const char *domain)
 	}
 	return NULL;
 }
+
+bool interned_is_gone(const struct interned *s)
+{
+	uint64_t word;
+	for (unsigned i = 0; s && i < INTERNED_PLACES && s->places[i]; i++)
+		if (!mem_read(s->mem, s->places[i], &word, sizeof(word)))
+			return false;
+	return s && s->places[0];
+}

@@ -318,6 +318,9 @@ void interned_free(struct interned *s);
  * is NULL, the table is not found, or it has no such symbol in that domain. */
 const char *interned_name(struct interned *s, uint32_t id, const char *domain);
 
+/* Whether the table cannot be read any more: the process has ended. */
+bool interned_is_gone(const struct interned *s);
+
 /* Maps autograd nodes to the forward events that created them, from an op's exit until its
  * backward. */
 

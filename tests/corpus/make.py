@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Writes the corpus: captures whose results come from correct kernels and from wrong ones.
 
-    make.py FOLDER [--seeds N] [--sizes N] [--part 0|1|2|3] [--ranges]
+    make.py FOLDER [--seeds N] [--sizes N] [--part 0-7] [--ranges]
 
 FOLDER/KIND/... are captures as ditorch makes them; FOLDER/cases.json says for each what it is, how far
 the fault moves the exact result, and what other rules say of it. A part has all dtypes, and each op with each
-dtype is in one of the four; what other rules say is left out there. With --ranges it is the ops of ranges.py."""
+dtype is in one of the eight; what other rules say is left out there. With --ranges it is the ops of ranges.py."""
 
 import argparse
 import json
@@ -318,7 +318,7 @@ def main():
     ops = RANGES if args.ranges else OPS
     for op in ops:
         for n, dtype in enumerate((torch.float32, torch.bfloat16, torch.float16)):
-            if args.part is not None and (len(op.name) + n) % 4 != args.part:
+            if args.part is not None and (len(op.name) + n) % 8 != args.part:
                 continue
             for seed in range(args.seeds):
                 for size in op.sizes if args.ranges else op.sizes[:args.sizes] if args.sizes > 1 else op.sizes[1:2]:

@@ -3,20 +3,25 @@
 
 . "$here/forked.sh"
 
+# Said once all probes are in place; ptrace's are before any op is recorded.
+are_in_place() {
+	grep -qE '^ditrace: (the engine is ptrace|attached to .* engine shim|saved .*\.relu/)' "$T/err" ||
+		case " $* " in *' --engine ptrace '*) has_relu ;; *) false ;; esac
+}
+
 # attached OPTION... -- PROGRAM ARGUMENT...: ditrace run OPTION... $PY PROGRAM ARGUMENT..., with the program's output in $T/out,
-# that of ditrace and its standard error in $T/err; succeeds if both exit with 0, ditrace with $ends if that is set. Options that include an --engine must be those
-# of a capture, and choose relu, too.
+# that of ditrace and its standard error in $T/err; succeeds if both exit with 0, ditrace with $ends if that is set. Captures
+# by an engine that is named must choose relu, too.
 attached() {
 	local options=() tracer
 	while [ "$1" != -- ]; do options+=("$1") && shift; done
 	shift
 	may_fork || { "$DITRACE" run "${options[@]}" "$PY" "$@" >"$T/out" 2>"$T/err"; [ $? = "${ends:-0}" ]; return; }
-	rm -f "$T/word"
+	rm -f "$T/word" "$T/data"
 	: >"$T/out" >"$T/err"
 	forked "$T/out" "$T/out.err" go "$W/at_word.py" "$T/word" "$@" || return
 	start_as tracer "$DITRACE" attach "${options[@]}" "$REPLY" >>"$T/out" 2>"$T/err"
-	# Printed once all probes are in place.
-	before_long grep -qE '^ditrace: (the engine is ptrace|attached to .* engine shim|saved .*\.relu/)' "$T/err" || kill -9 "$REPLY" "$tracer"
+	before_long are_in_place "${options[@]}" || kill -9 "$forked" "$tracer" 2>/dev/null
 	touch "$T/word"
 	finish "$tracer"
 	cat "$T/out.err" >>"$T/err"

@@ -1,17 +1,17 @@
 # Many short programs under ditrace run, each with different options. In the short run they are forked from one process that has
-# imported PyTorch, and ditrace attaches before their first line; under make test-long, and without the right to attach, each is
-# started on its own. To be sourced by bash after lib.sh.
+# imported PyTorch (a fork of tests/run's, if it has one), and ditrace attaches before their first line; under make test-long,
+# and without the right to attach, each is started on its own. To be sourced by bash after lib.sh.
 
 # forking FUNCTION...: run it with the forking process, which has imported PyTorch and $WARM, in the background
 forking() {
 	local forker to from order=0.0 forked=
 	mkfifo "$T/orders" "$T/answers"
 	exec {to}<>"$T/orders" {from}<>"$T/answers"
-	start_as forker "$PY" "$W/forked.py" "$T/order" ${WARM:-} <"$T/orders" >"$T/answers" {to}<&- {from}<&-
+	start_as forker "$(warmed)" "$W/forked.py" "$T/order" ${WARM:-} <"$T/orders" >"$T/answers" {to}<&- {from}<&-
 	"$@"
+	exec {to}<&- {from}<&- # which ends one of tests/run's
 	kill "$forker"
 	wait "$forker" 2>/dev/null # its CPU time is counted
-	exec {to}<&- {from}<&-
 }
 
 may_fork() {

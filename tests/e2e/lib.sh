@@ -7,23 +7,20 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 top=$(cd "$here/../.." && pwd)
 W=$top/tests/workloads
 BUILD=${BUILD:-$top/build}
-# For so many seconds a test waits for an event.
-export PATIENCE=${PATIENCE:-180}
 case $BUILD in /*) ;; *) BUILD=$top/$BUILD ;; esac
 DITRACE=${DITRACE:-$BUILD/ditrace}
-export PYTHONHASHSEED=0 BUILD DITRACE PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=ignore TORCH_CPP_LOG_LEVEL=ERROR
-# Unbuffered, each print would be several writes, between which other processes may write to the same file.
-unset PYTHONUNBUFFERED
-# With as many OpenMP threads as cores they spin for longer than small ops take.
-export OMP_WAIT_POLICY=passive
+. "$here/environment.sh"
+export BUILD DITRACE
 # A Python of pyenv takes ten times as long to start.
-hash -p "$(python3 -c 'import sys; print(sys.executable)')" python3
+export HELPER_PYTHON=${HELPER_PYTHON:-$(python3 -c 'import sys; print(sys.executable)')}
+hash -p "$HELPER_PYTHON" python3
 count=0 failed=0
 label=""
 
 # A user id of this test alone: the limit on locked memory counts all processes of a user.
 plain_uid=$((200000 + $$))
 base=$(mktemp -d "${TMPDIR:-/tmp}/ditrace-test.XXXXXX")
+mkfifo "$base/nothing" # which nobody writes
 T=$base
 home="" # of home_of
 children=() # killed at the end, along with the jobs still running
@@ -45,7 +42,7 @@ ok() {
 	count=$((count + 1))
 	if "$@" >"$base/ok.out" 2>&1; then
 		echo "ok $count - $label$what"
-		grep '^#' "$base/ok.out"
+		[ ! -s "$base/ok.out" ] || grep '^#' "$base/ok.out"
 	else
 		echo "not ok $count - $label$what"
 		echo "#   failed: $*" | head -c 400 | head -n 1
@@ -115,6 +112,13 @@ in_long() {
 	[ -n "${LONG:-}" ]
 }
 
+# warmed: the path of an interpreter that does what $PY does: one of tests/run's that has imported PyTorch, if there is one
+warmed() {
+	local py=${WARM_PYTHONS:-/none}/${PY//\//_}
+	[ -x "$py" ] && [ -z "${OMP_NUM_THREADS:-}${PYTHONPATH:-}" ] && ! in_long || py=$PY # which are read at the start
+	echo "$py"
+}
+
 # untraced PROGRAM ARGUMENT...: the output of $PY PROGRAM, in tests/workloads, without a tracer. It runs once for all tests that
 # ask, so only use it for output that depends on nothing else.
 untraced() {
@@ -122,7 +126,7 @@ untraced() {
 	kept=$BUILD/tests/untraced/$(cat "$W/$1" <(echo "$PY $TORCH $*") | sha1sum | cut -d' ' -f1)
 	if [ ! -e "$kept" ]; then
 		mkdir -p "${kept%/*}"
-		(cd "$W" && "$PY" "$@" 2>/dev/null) >"$kept.$$" && mv "$kept.$$" "$kept" || return 1
+		(cd "$W" && "$(warmed)" "$@" 2>/dev/null) >"$kept.$$" && mv "$kept.$$" "$kept" || return 1
 	fi
 	cat "$kept"
 }
@@ -168,9 +172,29 @@ each_engine() {
 	label=$all
 }
 
+# by_turns FUNCTION ENGINE...: run it with the next of the engines with each torch, with all of them under make test-long
+by_turns() {
+	local all=$label ENGINE engines=("${@:2}")
+	if ! in_long; then
+		engines=("${engines[turn++ % ${#engines[@]}]}")
+		skip "by other engines: with the other torch, or make test-long"
+	fi
+	for ENGINE in "${engines[@]}"; do
+		label="$all$ENGINE: "
+		"$1"
+	done
+	label=$all
+}
+turn=0
+
 # of_first_torch: whether to do, with this PyTorch, what the short run does with only one of each_torch
 of_first_torch() {
 	in_long || [ "$PY" = "${FIRST:=$PY}" ]
+}
+
+# of_other_torch: the same, with another one than of_first_torch if there is one
+of_other_torch() {
+	in_long || ! of_first_torch || [ "$("$here/pythons" | awk '$2 != "-"' | wc -l)" = 1 ]
 }
 
 first_torch() {
@@ -237,12 +261,18 @@ start() {
 	start_as child "$@"
 }
 
+# nap SECONDS: sleep without a process of its own
+nap() {
+	read -rt "$1" <>"$base/nothing"
+	return 0
+}
+
 # before_long COMMAND...: repeat it until it succeeds, while there is patience
 before_long() {
 	local end=$((SECONDS + PATIENCE))
 	until "$@"; do
 		[ $SECONDS -lt $end ] || return 1
-		sleep 0.1
+		nap 0.1
 	done
 }
 

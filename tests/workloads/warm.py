@@ -33,6 +33,7 @@ def become(connection):
         os._exit(0)
     for fd, place in zip(received, places):
         os.dup2(fd, place)
+        os.close(fd)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
@@ -43,6 +44,8 @@ def become(connection):
 
 
 def end(*_):
+    signal.signal(signal.SIGALRM, lambda *_: os.killpg(0, signal.SIGKILL))
+    signal.alarm(10)  # for what was left running by a test that was killed
     try:
         while os.wait():
             pass
@@ -51,6 +54,7 @@ def end(*_):
 
 
 def serve(path):
+    os.setpgid(0, 0)
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path + ".socket")
     listener.listen()

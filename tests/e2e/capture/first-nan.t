@@ -103,7 +103,7 @@ inside() {
 	rm -rf "$T/saved"
 	mkdir "$T/saved"
 	ends=1
-	ok "a device, from outside: another exit status than where nothing is" ran -o "$T/data" --engine ptrace --first-nan -- intervene/device.py --steps 1
+	ok "a device, from outside: another exit status than where nothing is" attached -o "$T/data" --engine ptrace --first-nan -- intervene/device.py --steps 1
 	ends=3
 	like "nothing more is said than was measured" "$T/err" '^ditrace: no op of those that could be measured made'
 	like "and what can" "$T/err" 'hint: memory of a device is measured from inside .*--engine shim'

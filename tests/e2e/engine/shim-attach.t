@@ -92,6 +92,7 @@ in_parts() {
 
 # Of a process that was entered before, the file of the library is gone.
 debugged() {
+	of_first_torch || { skip "gdb was with another torch: make test-long"; return; }
 	command -v gdb >/dev/null || { skip "no gdb"; return; }
 	on_line
 	ok "gdb sees whole stacks in the recorder and in stubs" attached in_gdb

@@ -65,7 +65,7 @@ late_for_new() {
 }
 
 # Known of PyTorch 2.11 and 2.13
-has_compile_times() { "$PY" -c 'import sys, torch; sys.exit(tuple(map(int, torch.__version__.split(".")[:2])) < (2, 11))'; }
+has_compile_times() { printf '%s\n' 2.11 "$TORCH" | sort -CV; }
 
 shim() {
 	plain

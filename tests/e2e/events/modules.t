@@ -15,7 +15,6 @@ modules() {
 	local engines=(bpf "${others[0]}")
 	! in_long || engines=(bpf shim ptrace)
 	in_long || skip "${others[1]}: with the other PyTorch, or make test-long"
-	others=("${others[1]}" "${others[0]}")
 	for engine in "${engines[@]}"; do
 		trace --engine "$engine" -- "$PY" modules.py
 		ok "$engine: each op has the path of its module" paths_are_right
@@ -25,8 +24,9 @@ modules() {
 	like "a tree" <("$DITRACE" report --group module --percent-limit 0 "$T/data") 's  +qkv$'
 }
 
-# with each engine
+# bpf with each torch, the other engines with one each
 parameters() {
+	[ "$ENGINE" = bpf ] || [ "$ENGINE" = "${others[0]}" ] || in_long || { skip "with the other PyTorch, or make test-long" 2; return; }
 	trace -- "$PY" events/parameters.py 20
 	events
 	ok "a gradient accumulation has the name of its parameter, or none" verify events/parameters "$T/events" "$T/out"
@@ -34,7 +34,12 @@ parameters() {
 		' blocks\.2\.layers\.c\.1 +torch::autograd::AccumulateGrad +gradient accumulation of blocks\.2\.layers\.c\.1\.bias$'
 }
 
+both() {
+	modules
+	each_engine parameters
+	others=("${others[1]}" "${others[0]}")
+}
+
 others=(shim ptrace)
-each_torch modules
-each_torch each_engine parameters
+each_torch both
 done_testing

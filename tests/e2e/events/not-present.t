@@ -11,8 +11,17 @@ for e in map(json.loads, sys.stdin):
 }
 
 not_present() {
+	[ "$ENGINE" = bpf ] || [ "$ENGINE" = "$other" ] || in_long || { skip "with another torch, or make test-long" 2; return; }
 	ok "the program runs" trace --ops flip -- "$PY" events/not_present.py
 	is "each call's dims are seen" "$(dims | sort | uniq -c | xargs)" "10 [-1, 0]"
 }
-each_torch each_engine not_present
+
+# bpf with each torch, the other engines with one each
+all() {
+	each_engine not_present
+	other=shim
+}
+
+other=ptrace
+each_torch all
 done_testing

@@ -54,7 +54,7 @@ hidden_version() {
 	: >"$T/empty"
 	in_namespace "mount --bind $T/version.py $file && for m in $(packages)/torch-*/METADATA; do
 		[ -e \$m ] && mount --bind $T/empty \$m || true; done" || { skip "no mount namespaces here"; return; }
-	"$PY" ops.py --log "$T/truth" >/dev/null 2>&1
+	"$(warmed)" ops.py --log "$T/truth" >/dev/null 2>&1
 	trace -- unshare -m sh "$T/enter" "$PY" ops.py
 	is "it runs" "$(cat "$T/out")" "done"
 	events

@@ -7,6 +7,7 @@ how_many DITRACE_TEST_ROUNDS 60 200
 
 threads() {
 	[ "$ENGINE" != ptrace ] || of_first_torch || { skip "ptrace has run with another torch: make test-long"; return; }
+	[ "$ENGINE" != bpf ] || of_other_torch || { skip "bpf: with the other torch, or make test-long"; return; }
 	ok "threads run traced" trace -- "$PY" threads.py "$DITRACE_TEST_ROUNDS"
 	events
 	ok "no thread's ops are missing or mixed" verify events/thread_ops "$T/events" "$DITRACE_TEST_ROUNDS"

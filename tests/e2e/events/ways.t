@@ -10,6 +10,7 @@ torch_ops() {
 
 both() {
 	[ "$ENGINE" != ptrace ] || of_first_torch || { skip "ptrace has run with another torch: make test-long"; return; }
+	[ "$ENGINE" != bpf ] || of_other_torch || { skip "bpf: with the other torch, or make test-long"; return; }
 	ok "torch.ops and autograd.Functions run traced" trace -- "$PY" -c 'import torchops, customfn'
 	events
 	torch_ops

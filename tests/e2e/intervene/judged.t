@@ -68,8 +68,8 @@ under_autocast() {
 
 # of CUDA, without a GPU: what is cast, of which functions only the forward is compared, and which are left alone
 under_cuda_autocast() {
-	"$PY" -c 'import torch; torch.get_autocast_dtype' 2>/dev/null || return 0
-	"$PY" "$here/intervene/device_casts.py" "$here/../../tracer/shim/modes" "$here/../../replay/runner" >"$T/out" 2>"$T/err"
+	"$(warmed)" -c 'import torch; torch.get_autocast_dtype' 2>/dev/null || return 0
+	"$(warmed)" "$here/intervene/device_casts.py" "$here/../../tracer/shim/modes" "$here/../../replay/runner" >"$T/out" 2>"$T/err"
 	is "what autocast of a device does is found" "$(cat "$T/out")" "linear bfloat16 bfloat16
 layer_norm .float32
 pow .float32

@@ -40,14 +40,14 @@ look() {
 	"$DITRACE" stack --format json "$@" >"$T/look" 2>"$T/err" || { cat "$T/err"; return 1; }
 }
 
-# until_says EXPRESSION OPTIONS...: take snapshots until it holds, 300 at most
+# until_says EXPRESSION OPTIONS...: take snapshots until it holds, while there is patience
 until_says() {
-	local expr=$1 i
+	local expr=$1 end=$((SECONDS + PATIENCE))
 	shift
-	for ((i = 0; i < 300; i++)); do
+	while [ $SECONDS -lt $end ]; do
 		look "$@" "$child" || return 1
 		says "$expr" >"$T/says" && return 0
-		sleep 0.2
+		nap 0.2
 	done
 	echo "in vain: $expr"
 	head -c 4000 "$T/says"
@@ -56,11 +56,11 @@ until_says() {
 
 # until_text REGEX: the same for the text format
 until_text() {
-	local i
-	for ((i = 0; i < 300; i++)); do
+	local end=$((SECONDS + PATIENCE))
+	while [ $SECONDS -lt $end ]; do
 		"$DITRACE" stack "$child" >"$T/text" || return 1
 		grep -qE -e "$1" "$T/text" && return 0
-		sleep 0.2
+		nap 0.2
 	done
 	echo "in vain: $1"
 	head -n 40 "$T/text"

@@ -6,7 +6,7 @@ need_tracing
 # ops: the recorded names, each once
 ops() {
 	events
-	python3 -c 'import json, sys; print(*sorted({json.loads(l)["op"] for l in open(sys.argv[1])}))' "$T/events"
+	sed -nE 's/.*"op":"([^"]*)".*/\1/p' "$T/events" | sort -u | xargs
 }
 
 count_where() {
@@ -74,28 +74,21 @@ errors() {
 	kill -STOP "$child"
 }
 
-with_engine() {
+filters_and_errors() {
 	filters attached
 	errors
-	if [ -z "$ENGINE" ] || in_long; then all_at_once started; else all_at_once attached; fi
+	if of_first_torch; then all_at_once started; else all_at_once attached; fi
 	in_long || { skip "each with a program of its own: make test-long"; return; }
 	filters started
 }
 
 both() {
-	local ENGINE="" all=$label program=slowly.py
+	local program=slowly.py
 	! in_long || program=train.py
 	start "$PY" "$program" --steps 1000000 --quiet >"$T/long" 2>"$T/long.err"
 	wait_line "$T/long" '^step '
 	kill -STOP "$child"
-	with_engine
-	ENGINE=shim label="${all}shim: "
-	if of_first_torch; then
-		with_engine
-	else
-		skip "the shim's filters were with another torch: make test-long" 17
-	fi
-	label=$all
+	by_turns filters_and_errors bpf shim
 	kill -TERM "$child"
 	kill -CONT "$child"
 	finish "$child"

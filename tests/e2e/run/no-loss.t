@@ -1,25 +1,22 @@
 #!/usr/bin/env bash
 # A burst of ops while ditrace has no time for them: none is lost.
 . "$(dirname "$0")/../lib.sh"
+. "$(dirname "$0")/../forked.sh"
 need_tracing
 OPS=100000
 
-has_relu() {
-	"$DITRACE" script "$T/data" 2>/dev/null | grep -q relu
-}
-
 burst() {
-	local program tracer stopper
-	start_as program "$PY" run/burst.py "$T/word" "$OPS" >"$T/out" 2>"$T/out.err"
-	wait_line "$T/out" '^ready'
-	start_as tracer "$DITRACE" attach --engine bpf "$program" -o "$T/data" >"$T/table" 2>"$T/err"
+	local tracer stopper
+	rm -f "$T/data"
+	begin '^ready' run/burst.py "$T/word" "$OPS"
+	start_as tracer "$DITRACE" attach --engine bpf "$target" -o "$T/data" >"$T/table" 2>"$T/err"
 	ok "a program is traced" before_long has_relu
 	start_as stopper python3 "$here/run/stops_thread.py" "$tracer" >"$T/stopper" 2>&1
 	ok "ditrace's first thread is stopped" wait_line "$T/stopper" '^stopped'
 	touch "$T/word"
 	ok "the program runs on" wait_line "$T/out" '^done'
 	kill "$stopper"
-	finish "$program"
+	the_end
 	finish "$tracer"
 	is "it ends well" "$status" 0
 	unlike "nothing was lost" "$T/err" '[1-9][0-9,]* (events )?lost'
@@ -33,17 +30,16 @@ calls_of() {
 }
 
 stopped() {
-	local program tracer
-	rm -f "$T/word"
-	start_as program "$PY" run/burst.py "$T/word" "$OPS" >"$T/out" 2>"$T/out.err"
-	wait_line "$T/out" '^ready'
-	start_as tracer "$DITRACE" attach --no-loss --buffer 4M "$program" -o "$T/data" >"$T/table" 2>"$T/err"
+	local tracer
+	rm -f "$T/word" "$T/data"
+	begin '^ready' run/burst.py "$T/word" "$OPS"
+	start_as tracer "$DITRACE" attach --no-loss --buffer 4M "$target" -o "$T/data" >"$T/table" 2>"$T/err"
 	ok "a program is traced" before_long has_relu
 	kill -STOP "$tracer"
 	touch "$T/word"
 	ok "the program runs on while ditrace is stopped" wait_line "$T/out" '^done'
 	kill -CONT "$tracer"
-	finish "$program"
+	the_end
 	finish "$tracer"
 	is "it ends well" "$status" 0
 	like "nothing was lost" "$T/err" ', 0 lost'
@@ -65,7 +61,11 @@ waits() {
 	unlike "and nothing is summed up" "$T/err" 'less detail'
 	is "all were seen" "$("$DITRACE" script --format jsonl "$T/data" | grep -c "\"aten::neg\"")" "$OPS"
 }
-each_torch burst
-each_torch stopped
-each_torch waits
+
+all() {
+	burst
+	stopped
+	waits
+}
+each_torch forking all
 done_testing

@@ -34,6 +34,5 @@ printed() {
 	"$DITRACE" script "$T/data" >"$T/script"
 	ok "script prints the recorded file in the same form" looks_right "$T/script"
 }
-each_torch printed
-ENGINE=shim each_torch printed
+each_torch by_turns printed bpf shim
 done_testing

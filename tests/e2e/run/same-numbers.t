@@ -3,7 +3,7 @@
 # between.
 . "$(dirname "$0")/../lib.sh"
 need_tracing
-how_many KILLS 10 50
+how_many KILLS 6 50
 how_many STEPS 20 50
 
 # The kernel removes a dead tracer's probes a moment later. The training is stopped meanwhile.

@@ -123,12 +123,10 @@ print(sum(x["calls"] for x in r["rows"]), r["summary"]["ops"], r["summary"]["lef
 }
 
 whens() {
-	[ "${ENGINE:-}" != shim ] || of_first_torch || { skip "shim has run with another torch: make test-long"; return; }
 	of_a_file
 	unknown
 	other_commands
 	of_a_run
 }
-each_torch whens
-ENGINE=shim each_torch whens
+each_torch by_turns whens bpf shim
 done_testing

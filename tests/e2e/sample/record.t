@@ -255,7 +255,7 @@ all() {
 }
 
 with_torch() {
-	OMP_NUM_THREADS=1 forking all
+	forking all
 	! of_first_torch || user
 	! in_long && [ "$PY" = "$FIRST" ] && skip "children: with the other torch, or make test-long" 3 || children
 }

@@ -4,8 +4,8 @@
 need_tracing
 
 counted() {
-	"$PY" -c 'import torch.utils.flop_counter' 2>/dev/null || { skip "this torch has no flop_counter" 1; return; }
-	"$PY" trace/flops.py count >"$T/counted" 2>/dev/null
+	"$(warmed)" -c 'import torch.utils.flop_counter' 2>/dev/null || { skip "this torch has no flop_counter" 1; return; }
+	"$(warmed)" trace/flops.py count >"$T/counted" 2>/dev/null
 	"$DITRACE" run -o "$T/data" -- "$PY" trace/flops.py 2>/dev/null >/dev/null
 	"$DITRACE" report --group op --columns flops --format json "$T/data" >"$T/report"
 	ok "each op has as many" python3 "$here/trace/flops.py" "$T/counted" "$T/report"

@@ -4,8 +4,8 @@
 need_tracing
 
 measured() {
-	"$PY" trace/memory.py profile 2>/dev/null | tail -n 1 >"$T/profiled"
-	"$PY" trace/memory.py >"$T/alone" 2>/dev/null
+	"$(warmed)" trace/memory.py profile 2>/dev/null | tail -n 1 >"$T/profiled"
+	"$(warmed)" trace/memory.py >"$T/alone" 2>/dev/null
 	"$DITRACE" run --memory --engine shim -o "$T/data" -- "$PY" trace/memory.py >"$T/out" 2>"$T/err"
 	ok "the program computes the same" grep -qxF -f "$T/alone" "$T/out"
 	"$DITRACE" report --group op --format json "$T/data" >"$T/report"

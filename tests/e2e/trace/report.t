@@ -136,7 +136,7 @@ reports() {
 	for keys in op line file function thread shape dtype device phase op,shape,dtype,device function,thread,phase; do
 		is "all calls and all time by $keys" "$(sums --group $keys)" "$all"
 	done
-	ok "sorted by each key, grouped by each and any two" python3 "$here/compare_sorts.py" "$T/data"
+	! of_first_torch || ok "sorted by each key, grouped by each and any two" python3 "$here/compare_sorts.py" "$T/data"
 	ok "totals are the same everywhere" verify trace/totals "$T/data"
 	ok "steps add up to all" steps_add_up
 	is "a time before the end and one behind" "$(($(sum --time -2500ms) + $(sum --time 2500ms-)))" "${all% *}"
@@ -148,7 +148,7 @@ reports() {
 	ok "callers add up to the self time" graph_adds_up callers
 	ok "a tree of ops alone, too" graph_adds_up callees --frames ops
 	ok "has ops alone" tree_is_of_ops
-	ok "the percent limit leaves out" not same "$(R --percent-limit 99 | wc -l)" "$(R | wc -l)"
+	ok "the percent limit leaves out" [ "$(R --percent-limit 99 | wc -l)" -lt "$(R --percent-limit 0 | wc -l)" ]
 	ok "the table, times taken out" golden
 	ok "a call of script" golden_script
 	ok "a tree" golden_tree

@@ -75,7 +75,7 @@ looked_after() {
 }
 
 all() {
-	"$PY" trust/hostile_captures.py "$T"
+	"$(warmed)" trust/hostile_captures.py "$T"
 	lay_modules
 	cd "$T" || exit 1
 	replayed
@@ -87,7 +87,7 @@ all() {
 
 sandboxed() {
 	first_torch
-	"$PY" replay/bad_captures.py "$T/bad"
+	"$(warmed)" replay/bad_captures.py "$T/bad"
 	error "a sandbox that is not there" 'needs bwrap' env PATH="$T/none" "$DITRACE" replay --python "$PY" --sandbox "$T/bad"
 	if ! bwrap --unshare-all --ro-bind / / --proc /proc true 2>"$T/bwrap"; then
 		skip "no sandbox can be made here: $(head -n 1 "$T/bwrap")" 2

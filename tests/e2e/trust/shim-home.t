@@ -159,12 +159,17 @@ strangers() {
 	done
 }
 
+# Each socket with one torch
 all() {
-	linked
-	bound
+	if of_first_torch; then
+		linked
+		bound
+		strangers DITRACE_SHIM
+		in_long || return
+	else
+		skip "folders, and the library's other socket were with another torch: make test-long" 13
+	fi
 	strangers DITRACE_MODES
-	of_first_torch || { skip "the library's other socket was with another torch: make test-long" 4; return; }
-	strangers DITRACE_SHIM
 }
 
 T=$base

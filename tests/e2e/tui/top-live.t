@@ -240,6 +240,7 @@ more_than() {
 
 # What threads do between ops; and the next call at a line, with given shapes, in a thread.
 between_ops() {
+	of_first_torch || { skip "between ops with another torch: make test-long"; return; }
 	cd "$T" || return
 	start "$PY" "$W/tui/between_ops.py" "$T/go" >"$T/running"
 	wait_line "$T/running" '^pid '

@@ -4,6 +4,8 @@ import threading
 
 import torch
 
+torch.set_num_threads(1)
+
 
 class Block(torch.nn.Module):
     def __init__(self):

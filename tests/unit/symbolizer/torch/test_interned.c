@@ -1,5 +1,8 @@
 /* Names of interned strings, from tables in this program's own memory. */
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "tests/unit/fake_interned.h"
 #include "tests/unit/libtorch.h"
 
@@ -30,6 +33,7 @@ static void test_names(void **state)
 	assert_null(interned_name(s, SYM_DIMNAME, "dimname"));
 	assert_null(interned_name(s, SYMBOLS, "dimname"));
 	assert_null(interned_name(s, UINT32_MAX, "dimname"));
+	assert_false(interned_is_gone(s));
 }
 
 /* The table grows and moves; results stay the same. */
@@ -93,6 +97,21 @@ static void test_no_table(void **state)
 	assert_non_null(interned_name(s, SYM_N, "dimname"));
 }
 
+static void test_ended(void **state)
+{
+	(void)state;
+	pid_t child = fork();
+	if (!child)
+		_exit(0);
+	assert_int_equal(waitpid(child, NULL, 0), child);
+	const uint64_t places[INTERNED_PLACES] = {(uintptr_t)&table};
+	const struct mem gone = mem_process(child);
+	struct interned *of_child = interned_new(&gone, false, places);
+	assert_null(interned_name(of_child, SYM_N, "dimname"));
+	assert_true(interned_is_gone(of_child));
+	interned_free(of_child);
+}
+
 static void check_library(const struct libtorch *l)
 {
 	uint64_t places[INTERNED_PLACES];
@@ -123,8 +142,11 @@ static void test_libraries(void **state)
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-	const struct CMUnitTest tests[] = {TEST(test_names), TEST(test_grown),
-					   TEST(test_contradictions), TEST(test_no_table),
+	const struct CMUnitTest tests[] = {TEST(test_names),
+					   TEST(test_grown),
+					   TEST(test_contradictions),
+					   TEST(test_no_table),
+					   cmocka_unit_test(test_ended),
 					   cmocka_unit_test(test_libraries)};
 	return unit_run(tests, NULL, NULL);
 }

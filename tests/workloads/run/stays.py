@@ -1,0 +1,5 @@
+"""Until its standard input ends."""
+
+import sys
+
+sys.stdin.read()
