@@ -102,6 +102,9 @@ enum probe_role {
 	ROLE_GRADS,    /* torch::autograd::validate_outputs: finalises a node's results */
 	ROLE_WAIT,     /* c10d::Work::wait: a thread waits for a collective */
 	ROLE_DONE,     /* c10d::Work::finish: a collective is done */
+	/* c10d::ProcessGroupGloo::AsyncWork::finishWorkGloo: a collective has written what it gives,
+	 * and nobody who waits for it was told yet */
+	ROLE_WRITTEN,
 	/* c10::monitor::WaitCounterHandle, its constructor, start and stop: what is waited for has
 	 * the counter's name, of which compilations are of interest. The descriptions of the last
 	 * two are those of compilations, in the forward and the backward. */

@@ -29,6 +29,7 @@ static const struct wanted {
     {"_ZN4c10d16ProcessGroupGloo8RecvWork4waitENSt6chrono8durationIlSt5ratioILl1ELl1000EEEE",
      ROLE_WAIT, OPS_CPU},
     {"_ZN4c10d4Work6finishENSt15__exception_ptr13exception_ptrE", ROLE_DONE, OPS_CPU},
+    {"_ZN4c10d16ProcessGroupGloo9AsyncWork14finishWorkGlooEv", ROLE_WRITTEN, OPS_CPU},
     /* c10/util/WaitCounter.h, with std::string_view: 2.11 and 2.13. */
     {"_ZN3c107monitor17WaitCounterHandleC1ESt17basic_string_viewIcSt11char_traitsIcEE",
      ROLE_COUNTER, OPS_C10},

@@ -217,6 +217,8 @@ static int open_engine(struct session *s, struct err *e)
 	int r = s->stops && !shim_would_do(s)
 		    ? open_stopping(s, e)
 		    : engine_open(&wanted, &s->engine, &s->engine_note, e);
+	if (!r && s->o->capture.dir && s->o->capture.collectives && !s->engine->observes)
+		r = not_seen_here(s, "--capture", "collectives", e);
 	if (!r && s->o->memory && !s->engine->activities)
 		r = not_seen_here(s, "--memory", "what is done with memory", e);
 	if (!r && s->o->native_stack && !s->engine->add_rows)

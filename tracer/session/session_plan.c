@@ -135,6 +135,8 @@ static bool is_probed(const struct session *s, const struct op_probe *p)
 	/* Nodes mark what is backward, whether selected or not. */
 	if (is_node(p) && (s->o->phase == SESSION_FORWARD || s->needs & OBSERVER_NODES))
 		return true;
+	if (p->role == ROLE_WRITTEN)
+		return OBSERVERS_FIRST(s, on_written);
 	if (p->role == ROLE_WAIT || p->role == ROLE_DONE)
 		return session_wants(s, &p->desc);
 	if (s->needs & OBSERVER_ALL)
@@ -225,7 +227,8 @@ static size_t add_jumps(struct session *s, size_t n)
 			continue;
 		size_t first = n;
 		add_sites(s, i, OPS_CPU, &n);
-		if (n > first || p->role == ROLE_WAIT || p->role == ROLE_DONE)
+		if (n > first || p->role == ROLE_WAIT || p->role == ROLE_DONE ||
+		    p->role == ROLE_WRITTEN)
 			continue;
 		s->sites[n] = s->ops->sites[p->first_site];
 		s->sites[n++].kind = SITE_ANNOUNCED;
@@ -254,6 +257,8 @@ static __u8 session_flags(const struct session *s, const struct op_probe *p)
 	bool is_named = p->role == ROLE_CALL || p->role == ROLE_NODE;
 	if (p->role == ROLE_WAIT || p->role == ROLE_DONE)
 		return 0;
+	if (p->role == ROLE_WRITTEN)
+		return PLAN_STOP | PLAN_PICK;
 	if (is_node(p) && s->o->phase == SESSION_FORWARD)
 		return PLAN_MARK;
 	__u8 stop = stop_flags(s, p);

@@ -429,3 +429,31 @@ int process_groups_read(pid_t pid, const struct mem *m, struct py_runtime *py,
 	python_groups_free(groups, (size_t)n);
 	return r;
 }
+
+/* Before 2.x the group is the backend itself. */
+static uint64_t gloo_of(struct group_reader *g, const struct object *o)
+{
+	enum { BACKENDS = 8 };
+	static const char gloo[] = "N4c10d16ProcessGroupGlooE";
+	uint64_t at[BACKENDS];
+	if (rtti_is_a(o->class, gloo))
+		return o->at;
+	for (size_t n = find_backends(g, o, at, BACKENDS); n-- > 0;)
+		if (is_a(g, at[n], gloo))
+			return at[n];
+	return 0;
+}
+
+int process_group_count(const struct mem *m, struct rtti *rtti, struct elf_file *cpu,
+			uint64_t group, uint32_t *count)
+{
+	struct group_reader g = {.mem = m, .rtti = rtti, .files = {cpu}};
+	const int32_t at = next_tag(&g);
+	struct object *o = malloc(sizeof(*o));
+	uint64_t gloo = o && at >= 0 && object_read(&g, group, o) ? gloo_of(&g, o) : 0;
+	int r = o ? -ENODATA : -ENOMEM;
+	if (gloo)
+		r = mem_read(m, gloo + (uint32_t)at, count, sizeof(*count));
+	free(o);
+	return r;
+}
