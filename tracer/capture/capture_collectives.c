@@ -29,6 +29,9 @@ struct collective_capture {
 	struct capture_call call;
 	struct capture_collective what;
 	const struct py_frame *where;
+	struct kept given; /* the input, written when the call has not thrown */
+	struct value input;
+	bool is_given;
 	struct value output; /* its tensors, without their bytes */
 	uint64_t work;	     /* 0: the call has not returned yet */
 	struct early_output *early;
@@ -128,12 +131,34 @@ static bool keep_now(struct capture *c, struct target *t, const struct value *v,
 }
 
 static void save(struct capture *c, struct collective_capture *x, const char *part,
-		 const struct value *value, struct kept *k)
+		 struct pth_content *content, struct kept *k)
 {
-	struct pth_content content = {.args = value, .nargs = 1};
 	struct capture_about about = {.where = x->where, .collective = &x->what};
 	const struct source src = kept_source(k);
-	capture_save_content(c, &x->call, part, &content, &about, &src);
+	capture_save_content(c, &x->call, part, content, &about, &src);
+}
+
+/* With what is behind the group and tells how tensors are split, as keywords. */
+static void save_input(struct capture *c, struct collective_capture *x, const struct op_event *ev,
+		       const struct value *group)
+{
+	struct pth_content content = {.args = &x->input, .nargs = 1};
+	struct pth_keyword *kw = arena_alloc(&x->arena, ev->nargs * sizeof(*kw));
+	content.kwargs = kw;
+	for (uint16_t i = 0; kw && group && i < ev->nargs && i < ev->op->nargs; i++)
+		if (&ev->args[i] > group && ev->args[i].kind == VALUE_LIST && ev->args[i].count)
+			kw[content.nkwargs++] =
+			    (struct pth_keyword){ev->op->args[i].name, &ev->args[i]};
+	if (x->is_given)
+		save(c, x, "input", &content, &x->given);
+	kept_free(&x->given);
+}
+
+static void save_output(struct capture *c, struct collective_capture *x, const struct value *got,
+			struct kept *k)
+{
+	struct pth_content content = {.args = got, .nargs = 1};
+	save(c, x, "output", &content, k);
 }
 
 static void collective_capture_free(struct collective_capture *x)
@@ -144,6 +169,7 @@ static void collective_capture_free(struct collective_capture *x)
 		kept_free(&e->kept);
 		free(e);
 	}
+	kept_free(&x->given);
 	arena_free(&x->arena);
 	free(x);
 }
@@ -200,8 +226,6 @@ void capture_collectives_begin(struct capture *c, struct target *t, const struct
 	struct collective what;
 	const struct value *input, *output;
 	struct collective_capture *x = calloc(1, sizeof(*x));
-	struct kept now = {0};
-	struct value given;
 	if (!x || !collective_arguments(ev, &what, &input, &output) ||
 	    !capture_call_of(&c->files, ev, &x->call) ||
 	    !copy_value(&x->arena, output, &x->output)) {
@@ -210,9 +234,7 @@ void capture_collectives_begin(struct capture *c, struct target *t, const struct
 		return;
 	}
 	describe(c, t, ev, &what, x);
-	if (keep_now(c, t, input, &now, &given))
-		save(c, x, "input", &given, &now);
-	kept_free(&now);
+	x->is_given = keep_now(c, t, input, &x->given, &x->input);
 	x->next = c->collectives.awaited;
 	c->collectives.awaited = x;
 	if (++c->collectives.n > AWAITED_MAX)
@@ -246,11 +268,13 @@ void capture_collectives_end(struct capture *c, const struct op_event *ev)
 	if (!(x = *at))
 		return;
 	x->work = what.work;
+	if (!ev->thrown)
+		save_input(c, x, ev, what.group);
 	struct early_output *e = x->early;
 	while (e && e->work != x->work)
 		e = e->next;
 	if (e && !ev->thrown && has_output(x))
-		save(c, x, "output", &e->values, &e->kept);
+		save_output(c, x, &e->values, &e->kept);
 	/* Works of other classes, and of other backends, do not say when. */
 	bool says = x->work && what.backend && !strcmp(what.backend, "gloo");
 	bool lost = !e && !says && !ev->thrown && has_output(x);
@@ -286,7 +310,7 @@ void capture_collectives_written(struct capture *c, struct target *t, const stru
 		if (!t)
 			c->collectives.not_read++;
 		else if (keep_now(c, t, &(*at)->output, &now, &got))
-			save(c, *at, "output", &got, &now);
+			save_output(c, *at, &got, &now);
 		kept_free(&now);
 		take_out(c, at);
 		return;
