@@ -1,4 +1,5 @@
-/* Captures of several ranks: the folders that are theirs, and the calls of a collective, matched. */
+/* Captures of several ranks: the folders that are theirs, and the calls of a collective, matched.
+ */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <inttypes.h>
@@ -201,7 +202,7 @@ json_t *replay_collective_request(const struct capture_places *p, const struct r
 	for (size_t i = 0; i < c->nranks; i++)
 		json_array_append_new(names, json_integer(c->ranks[i]));
 	return json_pack("{s:s, s:s, s:s, s:o, s:I, s:I, s:b, s:o, s:o}", "cmd", "collective", "op",
-			 first->op, "kind", c->kind, "reduce_op", text_or_null(c->reduce_op), "root",
-			 (json_int_t)c->root, "size", (json_int_t)c->size, "matched",
+			 first->op, "kind", c->kind, "reduce_op", text_or_null(c->reduce_op),
+			 "root", (json_int_t)c->root, "size", (json_int_t)c->size, "matched",
 			 is_matched(first), "members", members, "names", names);
 }

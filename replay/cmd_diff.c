@@ -44,8 +44,8 @@ static json_t *request(void *ctx, size_t i)
 	const struct diff_pair *p = &d->match.pairs[i];
 	const struct capture_of_collective *c = d->a.list[p->a].collective;
 	return request_with(json_pack("{s:s, s:s, s:s, s:s}", "cmd", "pair", "dir",
-				      d->a.list[p->a].dir, "other", d->b.list[p->b].dir,
-				      "of_ranks", d->of_ranks && c ? c->kind : ""),
+				      d->a.list[p->a].dir, "other", d->b.list[p->b].dir, "of_ranks",
+				      d->of_ranks && c ? c->kind : ""),
 			    &d->caution);
 }
 

@@ -253,7 +253,7 @@ static void describe_run(struct replay *r)
 		all &= r->places.list[i].collective != NULL;
 	r->report.judged = !r->acc_check		 ? NULL
 			   : r->of == OF_CAPTURED || all ? "the results in the captures"
-			   : r->of == OF_RERUN	  ? "results of a new run"
+			   : r->of == OF_RERUN		 ? "results of a new run"
 					       : "results of a new run where the device is here, "
 						 "else those in the captures";
 }

@@ -154,8 +154,8 @@ struct diff_match {
 	size_t only_a, only_b; /* calls without a partner */
 };
 
-/* Match the captures of two runs, both sorted as by capture_find: by rank, and without, processes in
- * the order of pids. Two single ranks are matched whatever they are. Collectives are matched by
+/* Match the captures of two runs, both sorted as by capture_find: by rank, and without, processes
+ * in the order of pids. Two single ranks are matched whatever they are. Collectives are matched by
  * group and number. Source lines count only if both runs have them. 0 or -ENOMEM; free with
  * diff_match_free. */
 int diff_match(const struct capture_places *a, const struct capture_places *b,

@@ -95,8 +95,7 @@ static bool may_be_inside(const struct intervene_opts *change, const struct sess
 	rest.measure.first_nan = NULL;
 	rest.capture.dir = NULL;
 	return o->engine == ENGINE_AUTO && (nan || o->capture.dir) && !chosen_by(o) &&
-	       !o->capture.collectives &&
-	       !intervene_traces(&rest) &&
+	       !o->capture.collectives && !intervene_traces(&rest) &&
 	       !(nan && (numbered_by(o) || changes_more(change) || o->capture.dir));
 }
 

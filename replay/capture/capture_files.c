@@ -110,7 +110,8 @@ static void add_collective(json_t *o, const struct capture_collective *c)
 	json_object_set_new(of, "rank", known(c->rank >= 0, c->rank));
 	json_object_set_new(of, "size", known(c->size >= 0, c->size));
 	json_object_set_new(of, "number", known(c->number, (int64_t)c->number));
-	json_object_set_new(of, "reduce_op", c->reduce_op ? json_string(c->reduce_op) : json_null());
+	json_object_set_new(of, "reduce_op",
+			    c->reduce_op ? json_string(c->reduce_op) : json_null());
 	json_object_set_new(of, "root", known(c->root >= 0, c->root));
 	json_object_set_new(o, "collective", of);
 }
@@ -326,10 +327,9 @@ int capture_write_content(struct capture_files *c, const struct capture_call *ca
 	*saved = (struct capture_saved){0};
 	identify(call, above, part, identifier, sizeof(identifier));
 	as_component(call->op, op, sizeof(op));
-	int n =
-	    snprintf(saved->path, sizeof(saved->path), "%s%s%s%s%s/%s/%d/%s.pth", c->root,
-		     c->root[0] ? "/" : "", call->place, call->place[0] ? "/" : "", folder, op,
-		     call->pid, identifier);
+	int n = snprintf(saved->path, sizeof(saved->path), "%s%s%s%s%s/%s/%d/%s.pth", c->root,
+			 c->root[0] ? "/" : "", call->place, call->place[0] ? "/" : "", folder, op,
+			 call->pid, identifier);
 	if (n < 0 || (size_t)n >= sizeof(saved->path))
 		return err_set(e, -ENAMETOOLONG, "the name of the capture is too long: %s",
 			       c->root);

@@ -156,10 +156,10 @@ struct capture_saved {
 bool capture_call_of(struct capture_files *c, const struct op_event *ev, struct capture_call *out);
 
 /* Write one file of `call`, and the .json beside it:
- * ROOT/PLACE/op_tools_results/op_capture_results/OP/PID/ID/Y-m-d-H-M-S/PART.pth, in local time. The part
- * is read from `ev` (see enum capture_part), the event of the op or of the backward node as it is
- * at that moment. Characters of OP that a file name cannot have ('/', control characters, a leading
- * dot) become '_'. `saved` may be NULL.
+ * ROOT/PLACE/op_tools_results/op_capture_results/OP/PID/ID/Y-m-d-H-M-S/PART.pth, in local time. The
+ * part is read from `ev` (see enum capture_part), the event of the op or of the backward node as it
+ * is at that moment. Characters of OP that a file name cannot have ('/', control characters, a
+ * leading dot) become '_'. `saved` may be NULL.
  *
  * Returns 0; -ENOTSUP for a value that cannot be written, counted in c->refused; -EOVERFLOW if
  * max_bytes would be exceeded; else the -errno of the file system or of the source. After -ENOTSUP,

@@ -266,7 +266,8 @@ static void on_sum(struct decoder *d, struct target *t, const struct hit *h)
 		d->dropped++;
 		return;
 	}
-	if (o.probe->role == ROLE_DONE || o.probe->role == ROLE_WRITTEN) /* of which it was the end is not known */
+	if (o.probe->role == ROLE_DONE ||
+	    o.probe->role == ROLE_WRITTEN) /* of which it was the end is not known */
 		return;
 	if (role_is_counter(o.probe->role)) {
 		forget_compilation(d, h);

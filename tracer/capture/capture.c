@@ -91,7 +91,7 @@ static void capture_on_end(struct observer *o, struct target *t, struct op_event
 {
 	struct capture *c = (struct capture *)o;
 	if (c->collectives.on)
-		capture_collectives_end(c, ev);
+		capture_collectives_end(c, t, ev);
 	if (!t || c->collectives.on)
 		return;
 	if (ev->op->kind == OP_BACKWARD) {

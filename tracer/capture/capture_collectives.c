@@ -34,6 +34,8 @@ struct collective_capture {
 	bool is_given;
 	struct value output; /* its tensors, without their bytes */
 	uint64_t work;	     /* 0: the call has not returned yet */
+	bool in_wait;	     /* what it gives is there after a wait for the work */
+	bool is_over;
 	struct early_output *early;
 };
 
@@ -198,7 +200,8 @@ static void describe_group(struct target *t, struct collective_capture *x)
 		x->what.name = arena_strndup(&x->arena, groups[i].name, strlen(groups[i].name));
 		int32_t *ranks = arena_alloc(&x->arena, groups[i].n * sizeof(*ranks) + 1);
 		if (ranks && x->what.name) {
-			x->what.ranks = memcpy(ranks, groups[i].ranks, groups[i].n * sizeof(*ranks));
+			x->what.ranks =
+			    memcpy(ranks, groups[i].ranks, groups[i].n * sizeof(*ranks));
 			x->what.nranks = groups[i].n;
 		}
 	}
@@ -257,29 +260,77 @@ static void take_out(struct capture *c, struct collective_capture **at)
 	c->collectives.n--;
 }
 
-void capture_collectives_end(struct capture *c, const struct op_event *ev)
+static void write_now(struct capture *c, struct target *t, struct collective_capture **at)
+{
+	struct kept now = {0};
+	struct value got;
+	if (!t)
+		c->collectives.not_read++;
+	else if (keep_now(c, t, &(*at)->output, &now, &got))
+		save_output(c, *at, &got, &now);
+	kept_free(&now);
+	take_out(c, at);
+}
+
+/* The work that this call has returned is at the address of one that is gone. */
+static void forget_work(struct capture *c, const struct op_event *ev, uint64_t work)
+{
+	for (struct collective_capture **at = &c->collectives.awaited; *at;)
+		if ((*at)->work == work && (*at)->call.pid == ev->pid && (*at)->call.id != ev->id) {
+			take_out(c, at);
+			c->collectives.not_done++;
+		} else {
+			at = &(*at)->next;
+		}
+}
+
+static void end_wait(struct capture *c, struct target *t, const struct op_event *ev)
+{
+	struct collective_capture **at = &c->collectives.awaited;
+	if (!ev->nargs || ev->args[0].kind != VALUE_WORK || !ev->end_ns || ev->thrown)
+		return;
+	while (*at && ((*at)->call.pid != ev->pid || !(*at)->in_wait ||
+		       (*at)->work != ev->args[0].work.address))
+		at = &(*at)->next;
+	if (*at)
+		write_now(c, t, at);
+}
+
+/* Gloo's own works tell when their output is written; others, on the CPU, have it after a wait. */
+static void end_call(struct capture *c, struct collective_capture *x, const struct op_event *ev,
+		     const struct collective *what)
+{
+	struct early_output *e = x->early;
+	x->work = what->work;
+	save_input(c, x, ev, what->group);
+	while (e && e->work != x->work)
+		e = e->next;
+	if (e && has_output(x))
+		save_output(c, x, &e->values, &e->kept);
+	x->is_over = e || !x->work || !has_output(x);
+	c->collectives.not_done += !e && !x->work && has_output(x);
+	x->in_wait = !what->backend;
+}
+
+void capture_collectives_end(struct capture *c, struct target *t, const struct op_event *ev)
 {
 	struct collective what;
 	struct collective_capture **at = &c->collectives.awaited, *x;
+	if (!strcmp(ev->op->name, "c10d::Work::wait"))
+		end_wait(c, t, ev);
 	if (!collective_of(ev, &what))
 		return;
+	if (what.work)
+		forget_work(c, ev, what.work);
 	while (*at && (*at)->call.id != ev->id)
 		at = &(*at)->next;
 	if (!(x = *at))
 		return;
-	x->work = what.work;
-	if (!ev->thrown)
-		save_input(c, x, ev, what.group);
-	struct early_output *e = x->early;
-	while (e && e->work != x->work)
-		e = e->next;
-	if (e && !ev->thrown && has_output(x))
-		save_output(c, x, &e->values, &e->kept);
-	/* Works of other classes, and of other backends, do not say when. */
-	bool says = x->work && what.backend && !strcmp(what.backend, "gloo");
-	bool lost = !e && !says && !ev->thrown && has_output(x);
-	c->collectives.not_done += lost;
-	if (e || ev->thrown || !says || !has_output(x))
+	if (ev->thrown || !ev->end_ns)
+		x->is_over = true;
+	else
+		end_call(c, x, ev, &what);
+	if (x->is_over)
 		take_out(c, at);
 }
 
@@ -302,17 +353,10 @@ static void keep_early(struct capture *c, struct target *t, struct collective_ca
 void capture_collectives_written(struct capture *c, struct target *t, const struct work_done *w)
 {
 	struct collective_capture **at = &c->collectives.awaited;
-	while (*at && ((*at)->call.pid != w->pid || (*at)->work != w->address))
+	while (*at && ((*at)->call.pid != w->pid || (*at)->in_wait || (*at)->work != w->address))
 		at = &(*at)->next;
 	if (*at) {
-		struct kept now = {0};
-		struct value got;
-		if (!t)
-			c->collectives.not_read++;
-		else if (keep_now(c, t, &(*at)->output, &now, &got))
-			save_output(c, *at, &got, &now);
-		kept_free(&now);
-		take_out(c, at);
+		write_now(c, t, at);
 		return;
 	}
 	for (struct collective_capture *x = c->collectives.awaited; x; x = x->next)
@@ -325,7 +369,8 @@ void capture_collectives_summary(const struct capture_collectives *c, FILE *f)
 	const uint64_t open = c->not_done + c->n;
 	if (open)
 		fprintf(f,
-			"  no output of %" PRIu64 " collective%s: when they were done was not seen\n",
+			"  no output of %" PRIu64
+			" collective%s: when they were done was not seen\n",
 			open, open == 1 ? "" : "s");
 	if (c->not_read)
 		fprintf(f, "  skipped %" PRIu64 " file%s: the thread did not wait for ditrace\n",

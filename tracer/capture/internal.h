@@ -335,7 +335,7 @@ bool capture_collectives_wants(const struct op_event *ev);
 /* It starts, the thread is stopped; it has returned; a work has written what it gives, `t` is NULL
  * if its thread is not stopped. */
 void capture_collectives_begin(struct capture *c, struct target *t, const struct op_event *ev);
-void capture_collectives_end(struct capture *c, const struct op_event *ev);
+void capture_collectives_end(struct capture *c, struct target *t, const struct op_event *ev);
 void capture_collectives_written(struct capture *c, struct target *t, const struct work_done *w);
 
 void capture_collectives_summary(const struct capture_collectives *c, FILE *f);
