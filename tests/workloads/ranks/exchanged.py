@@ -1,5 +1,5 @@
 """Ranks give each other numbers, with gloo: RANKS=N python3 launch.py exchanged.py STORE [FAULT], STORE being a file that is not there
-yet. With FAULT "noise" the last rank moves one number of what it gives to the third step."""
+yet. With FAULT "noise" one number that the last rank trains with in the second step is another one."""
 
 import os
 import sys
@@ -25,7 +25,7 @@ def data(n=300, dtype=torch.float32):
 def reductions():
     torch.manual_seed(rank)
     for dtype in [torch.float32, torch.float64, torch.float16, torch.int64, torch.uint8] + [torch.bfloat16] * NEW:
-        for op in (Op.SUM, Op.MAX, Op.MIN, Op.PRODUCT):
+        for op in (Op.SUM, Op.MAX, Op.MIN, Op.PRODUCT)[: 4 if dtype in (torch.float32, torch.float16) else 2]:
             x = data(dtype=dtype)
             work = dist.all_reduce(x, op=op, async_op=True)
             work.wait()
@@ -40,6 +40,8 @@ def moves():
     dist.scatter(x[0], [data(5) for _ in range(size)] if rank == 0 else None, 0)
     dist.gather(data(5), x if rank == 0 else None, 0)
     dist.all_to_all_single(torch.zeros(2 * size), data(2 * size))
+    if NEW:
+        dist.reduce_scatter_tensor(torch.zeros(4), data(4 * size))
     pair = dist.new_group([0, 1])
     if rank < 2:
         dist.all_reduce(data(), group=pair)
@@ -50,18 +52,17 @@ def train():
     model = DistributedDataParallel(torch.nn.Sequential(*[torch.nn.Linear(40, 40) for _ in range(4)]), bucket_cap_mb=0.01)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     torch.manual_seed(rank)
-    for step in range(4):
+    for step in range(3):
         x = torch.randn(3, 40)
-        x[0, 0] += 1e-3 * (fault == "noise" and step == 2 and rank == size - 1)
+        x[0, 0] += 1e-3 * (fault == "noise" and step == 1 and rank == size - 1)
         optimizer.zero_grad()
         model(x).square().mean().backward()
         optimizer.step()
-    print("sum", sum(float(p.double().sum()) for p in model.parameters()))
+    print("sum", sum(float(p.detach().double().sum()) for p in model.parameters()), flush=True)
 
 
-if fault != "noise":
-    reductions()
-    moves()
+reductions()
+moves()
 train()
 dist.barrier()
 dist.destroy_process_group()
