@@ -7,9 +7,9 @@
 
 #include "perf/collectives/collectives.h"
 #include "symbolizer/python/python.h"
+#include "symbolizer/torch/process_group.h"
 #include "tracer/capture/internal.h"
 #include "tracer/engine/engine.h"
-#include "tracer/stack/hang.h"
 
 enum { AWAITED_MAX = 4096 };
 

@@ -83,13 +83,6 @@ int hang_ranks_add_absent(struct hang_ranks *r);
 int process_groups_read(pid_t pid, const struct mem *m, struct py_runtime *py,
 			struct hang_rank *out);
 
-/* How many collectives the ProcessGroup at `group` has begun, of Gloo: collectiveCounter_, as
- * above. `cpu` is the file of libtorch_cpu. 0, -ENODATA: another backend, or not known; -errno. */
-struct elf_file;
-struct rtti;
-int process_group_count(const struct mem *m, struct rtti *rtti, struct elf_file *cpu,
-			uint64_t group, uint32_t *count);
-
 /* hang.c: the judgement. */
 
 /* What is not as it should be, in sentences, the cause first; "" if there is nothing to say.
