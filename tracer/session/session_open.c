@@ -73,6 +73,10 @@ static int open_observers(struct session *s, struct err *e)
 	if (!r && o->print)
 		r = append_observer(s, observer_of_print(), e);
 	if (!r && o->capture.dir) {
+		if (o->ops && strstr(o->ops, "c10d::") && !o->capture.collectives)
+			fputs("ditrace: collectives are not saved together with other ops: "
+			      "choose them alone, --ops c10d::...\n",
+			      stderr);
 		r = capture_open(&o->capture, s->when, o->phase != SESSION_FORWARD, stderr, &new,
 				 e);
 		r = r ? r : append_observer(s, new, e);
