@@ -36,6 +36,7 @@ struct collective_capture {
 	uint64_t work;	     /* 0: the call has not returned yet */
 	bool in_wait;	     /* what it gives is there after a wait for the work */
 	bool is_over;
+	bool missed; /* a work that may be its own was done, and the output not copied */
 	struct early_output *early;
 };
 
@@ -287,13 +288,18 @@ static void forget_work(struct capture *c, const struct op_event *ev, uint64_t w
 static void end_wait(struct capture *c, struct target *t, const struct op_event *ev)
 {
 	struct collective_capture **at = &c->collectives.awaited;
-	if (!ev->nargs || ev->args[0].kind != VALUE_WORK || !ev->end_ns || ev->thrown)
+	if (!ev->nargs || ev->args[0].kind != VALUE_WORK)
 		return;
-	while (*at && ((*at)->call.pid != ev->pid || !(*at)->in_wait ||
-		       (*at)->work != ev->args[0].work.address))
+	while (*at && ((*at)->call.pid != ev->pid || (*at)->work != ev->args[0].work.address))
 		at = &(*at)->next;
-	if (*at)
+	if (!*at)
+		return;
+	if (ev->thrown) {
+		take_out(c, at); /* it has failed */
+		c->collectives.not_done++;
+	} else if ((*at)->in_wait && ev->end_ns) {
 		write_now(c, t, at);
+	}
 }
 
 /* Gloo's own works tell when their output is written; others, on the CPU, have it after a wait. */
@@ -307,8 +313,9 @@ static void end_call(struct capture *c, struct collective_capture *x, const stru
 		e = e->next;
 	if (e && has_output(x))
 		save_output(c, x, &e->values, &e->kept);
-	x->is_over = e || !x->work || !has_output(x);
-	c->collectives.not_done += !e && !x->work && has_output(x);
+	const bool lost = !e && (!x->work || x->missed);
+	x->is_over = e || lost || !has_output(x);
+	c->collectives.not_done += lost && has_output(x);
 	x->in_wait = !what->backend;
 }
 
@@ -337,15 +344,15 @@ void capture_collectives_end(struct capture *c, struct target *t, const struct o
 static void keep_early(struct capture *c, struct target *t, struct collective_capture *x,
 		       uint64_t work)
 {
-	struct early_output *e = calloc(1, sizeof(*e));
-	if (!e)
-		return;
-	e->work = work;
-	if (!keep_now(c, t, &x->output, &e->kept, &e->values)) {
-		kept_free(&e->kept);
+	struct early_output *e = t ? calloc(1, sizeof(*e)) : NULL;
+	if (!e || !keep_now(c, t, &x->output, &e->kept, &e->values)) {
+		x->missed = true;
+		if (e)
+			kept_free(&e->kept);
 		free(e);
 		return;
 	}
+	e->work = work;
 	e->next = x->early;
 	x->early = e;
 }
@@ -360,7 +367,7 @@ void capture_collectives_written(struct capture *c, struct target *t, const stru
 		return;
 	}
 	for (struct collective_capture *x = c->collectives.awaited; x; x = x->next)
-		if (t && x->call.pid == w->pid && !x->work)
+		if (x->call.pid == w->pid && !x->work)
 			keep_early(c, t, x, w->address);
 }
 
