@@ -8,6 +8,7 @@ from ditrace_runner.errors import Skipped
 from ditrace_runner.load import load
 from ditrace_runner.probe import Probe, rms
 
+PARTS = (("input", "input"), ("output", "output"), ("grad_outputs", "grad_output"), ("grad_inputs", "grad"))
 BOTH_OFF = 3.0  # roundoffs that are added to what may be the scale of one
 
 
@@ -16,7 +17,7 @@ def pair(request, talk):
              if os.path.exists(os.path.join(d, p + ".pth"))} for d in (request["dir"], request["other"])]
     name = both[0].get("input", {}).get("name", "")
     alike = is_alike(request.get("of_ranks"))
-    for part, role in (("output", "output"),) if alike else (("input", "input"), ("output", "output"), ("grad_outputs", "grad_output"), ("grad_inputs", "grad")):
+    for part, role in PARTS[1:2] if alike else PARTS:
         if (part in both[0]) != (part in both[1]):
             talk.say(event="mismatch", role=role, index="", reason=f"only one of the two has {part}.pth")
         elif part in both[0]:
