@@ -91,6 +91,7 @@ static void read_json(struct capture_place *p)
 		p->python = p->python_changed = NULL;
 	}
 	p->line = json_integer_value(json_object_get(o, "line"));
+	p->collective = capture_of_collective_new(json_object_get(o, "collective"));
 	json_decref(o);
 }
 
@@ -100,9 +101,11 @@ static int places_add(struct capture_places *all, const char *dir)
 		return -ENOMEM;
 	char *copy = strdup(dir);
 	struct capture_place *p = &all->list[all->n];
-	*p = (struct capture_place){.dir = strdup(dir), .op = strdup(""), .pid = -1, .id = -1};
+	*p = (struct capture_place){
+	    .dir = strdup(dir), .op = strdup(""), .pid = -1, .id = -1, .rank = -1};
 	if (copy && p->dir && p->op) {
 		all->n++;
+		capture_place_read_rank(p);
 		read_path(p, copy);
 		read_json(p);
 	}
@@ -113,6 +116,8 @@ static int places_add(struct capture_places *all, const char *dir)
 static int by_call(const void *a, const void *b)
 {
 	const struct capture_place *x = a, *y = b;
+	if (x->rank != y->rank)
+		return x->rank < y->rank ? -1 : 1;
 	if (x->pid != y->pid)
 		return x->pid < y->pid ? -1 : 1;
 	if (x->id != y->id)
@@ -167,6 +172,8 @@ static void free_place(struct capture_place *p)
 	free(p->function);
 	free(p->python);
 	free(p->python_changed);
+	free(p->start);
+	capture_of_collective_free(p->collective);
 }
 
 void capture_places_choose(struct capture_places *p, const bool *keep)

@@ -30,14 +30,22 @@ struct diff {
 	struct replay_report report; /* of the calls of the first run */
 	struct row_rules rules;
 	struct when_counts left_out; /* of both runs together */
+	bool of_ranks;		     /* A and B are two ranks, not two runs */
 };
+
+static const char *sides(const struct diff *d)
+{
+	return d->of_ranks ? "ranks" : "runs";
+}
 
 static json_t *request(void *ctx, size_t i)
 {
 	struct diff *d = ctx;
 	const struct diff_pair *p = &d->match.pairs[i];
-	return request_with(json_pack("{s:s, s:s, s:s}", "cmd", "pair", "dir", d->a.list[p->a].dir,
-				      "other", d->b.list[p->b].dir),
+	const struct capture_of_collective *c = d->a.list[p->a].collective;
+	return request_with(json_pack("{s:s, s:s, s:s, s:s}", "cmd", "pair", "dir",
+				      d->a.list[p->a].dir, "other", d->b.list[p->b].dir, "of_ranks",
+				      d->of_ranks && c ? c->kind : ""),
 			    &d->caution);
 }
 
@@ -62,7 +70,7 @@ static void ended(void *ctx, size_t i, const char *how, const char *why)
 	d->report.done++;
 	if (!strcmp(how, "done"))
 		return;
-	o->kind = OUTCOME_NOT_RUN;
+	o->kind = strcmp(how, "skipped") ? OUTCOME_NOT_RUN : OUTCOME_SKIPPED;
 	o->why = strdup(why);
 }
 
@@ -88,11 +96,33 @@ static int by_time(const void *a, const void *b)
 	return (x->number > y->number) - (x->number < y->number);
 }
 
+/* Whether they are calls of one collective, of different ranks perhaps. */
+static bool is_same_collective(const struct capture_place *x, const struct capture_place *y)
+{
+	const struct capture_of_collective *a = x->collective, *b = y->collective;
+	return a && b && a->number && a->number == b->number && a->group && b->group &&
+	       !strcmp(a->group, b->group);
+}
+
+/* What a rank got may differ because of what another one gave, whose call began later. */
+static const struct replay_row *given_before(const struct diff *d, const struct replay_row *of,
+					     bool beyond)
+{
+	const struct capture_place *p = &d->a.list[of->place];
+	for (size_t i = 0; i < d->report.rows.n; i++) {
+		const struct replay_row *r = &d->report.rows.list[i];
+		if (!strcmp(r->role, "input") && is_part(r, beyond) &&
+		    is_same_collective(&d->a.list[r->place], p))
+			return r;
+	}
+	return of;
+}
+
 static const struct replay_row *first_part(const struct diff *d, bool beyond)
 {
 	for (size_t i = 0; i < d->report.rows.n; i++)
 		if (is_part(&d->report.rows.list[i], beyond))
-			return &d->report.rows.list[i];
+			return given_before(d, &d->report.rows.list[i], beyond);
 	return NULL;
 }
 
@@ -119,8 +149,9 @@ static size_t partner(const struct diff *d, size_t place)
 static void print_first(const struct diff *d, const struct replay_row *r, const char *what)
 {
 	const struct capture_place *p = &d->a.list[r->place];
+	char name[1024];
 	printf("%s: ", what);
-	text_print_safe(stdout, p->op);
+	text_print_safe(stdout, capture_place_name(name, sizeof(name), p));
 	if (p->file) {
 		fputs("  ", stdout);
 		text_print_safe(stdout, p->file);
@@ -148,10 +179,12 @@ static void print_people(struct diff *d)
 	char n[32];
 	replay_count(&d->report, &c);
 	if (beyond)
-		print_first(d, beyond, "first op where the two runs part");
+		print_first(d, beyond,
+			    d->of_ranks ? "first op where the two ranks part"
+					: "first op where the two runs part");
 	else
-		printf("%s\n", any ? "the two runs differ by rounding only"
-				   : "the two runs are equal, bit by bit");
+		printf("the two %s %s\n", sides(d),
+		       any ? "differ by rounding only" : "are equal, bit by bit");
 	if (any && any != beyond)
 		print_first(d, any, "first difference of any size");
 	printf("%s op calls in both", text_count(n, sizeof(n), d->match.n));
@@ -159,13 +192,17 @@ static void print_people(struct diff *d)
 	printf(", %s only in the second", text_count(n, sizeof(n), d->match.only_b));
 	printf("; %s tensors agree", text_count(n, sizeof(n), c.right));
 	printf(", %s differ beyond rounding in ", text_count(n, sizeof(n), c.wrong));
-	printf("%s calls\n", text_count(n, sizeof(n), c.wrong_calls));
+	printf("%s calls", text_count(n, sizeof(n), c.wrong_calls));
+	if (c.skipped)
+		printf("; %s calls not compared, of which each rank gets something else",
+		       text_count(n, sizeof(n), c.skipped));
+	putchar('\n');
 }
 
 static void print_unread(FILE *f, const struct diff *d)
 {
 	for (size_t i = 0; i < d->a.n; i++) {
-		if (d->report.outcomes[i].kind == OUTCOME_DONE)
+		if (d->report.outcomes[i].kind != OUTCOME_NOT_RUN)
 			continue;
 		fputs("not compared: ", f);
 		text_print_safe(f, d->a.list[i].dir);
@@ -233,6 +270,9 @@ static int load(struct diff *d, char **dirs, struct err *e)
 	d->report.outcomes = calloc(d->a.n + 1, sizeof(*d->report.outcomes));
 	if (!d->report.outcomes || diff_match(&d->a, &d->b, &d->match))
 		return err_set(e, -ENOMEM, "no memory for %zu captures", d->a.n + d->b.n);
+	d->of_ranks = diff_is_of_ranks(&d->a, &d->b);
+	if (d->a.list[d->a.n - 1].rank >= 0 && diff_order_by_time(&d->a, &d->match))
+		return err_set(e, -ENOMEM, "no memory for %zu captures", d->a.n);
 	if (d->match.n)
 		return 0;
 	err_set(e, -ENOENT, "no op call of %s is also in %s", dirs[0], dirs[1]);
@@ -314,7 +354,8 @@ static int diff(struct diff *d, char **dirs)
 		err_print(&e);
 	else
 		replay_count(&d->report, &c);
-	bool differs = c.wrong || d->match.only_a || d->match.only_b;
+	/* A rank may be in groups that another one is not in. */
+	bool differs = c.wrong || (!d->of_ranks && (d->match.only_a || d->match.only_b));
 	int status = r		 ? EXIT_NOT_READ
 		     : differs	 ? EXIT_FAILED
 		     : c.not_run ? EXIT_NOT_READ

@@ -27,6 +27,7 @@ struct replay {
 	const char *device, *dtype, *python, *ops, *not_ops, *condition;
 	struct when *when;
 	struct capture_places places;
+	struct replay_jobs jobs_of; /* what is run or judged together */
 	struct python_choice chosen;
 	struct pool pool;
 	struct replay_report report;
@@ -43,9 +44,28 @@ static json_t *text_or_null(const char *s)
 	return s ? json_string(s) : json_null();
 }
 
-static json_t *request(void *ctx, size_t i)
+/* The first call of a job. */
+static size_t place_of(const struct replay *r, size_t job)
+{
+	return r->jobs_of.order[r->jobs_of.list[job].first];
+}
+
+/* The one that a message is about; SIZE_MAX: it is of no call. */
+static size_t place_told(const struct replay *r, size_t job, json_t *m)
+{
+	const struct replay_job *j = &r->jobs_of.list[job];
+	json_int_t member = json_integer_value(json_object_get(m, "member"));
+	return member < 0 || (size_t)member >= j->n ? SIZE_MAX
+						    : r->jobs_of.order[j->first + (size_t)member];
+}
+
+static json_t *request(void *ctx, size_t job)
 {
 	struct replay *r = ctx;
+	const size_t i = place_of(r, job);
+	if (r->places.list[i].collective)
+		return request_with(replay_collective_request(&r->places, &r->jobs_of, job),
+				    &r->caution);
 	json_t *q = json_pack("{s:s, s:s, s:b, s:b, s:I, s:o, s:o, s:o}", "cmd", "replay", "dir",
 			      r->places.list[i].dir, "acc", r->acc_check, "forward_only",
 			      r->only_forward, "times", (json_int_t)(r->measure ? r->run_times : 0),
@@ -66,10 +86,13 @@ static int take_name(struct capture_place *p, json_t *m)
 	return 0;
 }
 
-static int message(void *ctx, size_t i, struct worker *w, json_t *m, struct err *e)
+static int message(void *ctx, size_t job, struct worker *w, json_t *m, struct err *e)
 {
 	struct replay *r = ctx;
 	const char *event = json_string_value(json_object_get(m, "event"));
+	const size_t i = place_told(r, job, m);
+	if (i == SIZE_MAX)
+		return err_set(e, -EPROTO, "the runner sent a result of no call");
 	if (!event || !strcmp(event, "done"))
 		return 0;
 	if (!strcmp(event, "op"))
@@ -92,15 +115,17 @@ static void progress(const struct replay *r)
 			text_count(all, sizeof(all), r->places.n));
 }
 
-static void ended(void *ctx, size_t i, const char *how, const char *why)
+static void ended(void *ctx, size_t job, const char *how, const char *why)
 {
 	struct replay *r = ctx;
-	r->report.done++;
+	const struct replay_job *j = &r->jobs_of.list[job];
+	r->report.done += j->n;
 	progress(r);
-	if (!strcmp(how, "done"))
-		return;
-	r->report.outcomes[i].kind = strcmp(how, "skipped") ? OUTCOME_NOT_RUN : OUTCOME_SKIPPED;
-	r->report.outcomes[i].why = strdup(why);
+	for (size_t k = 0; k < j->n && strcmp(how, "done") != 0; k++) {
+		struct outcome *o = &r->report.outcomes[r->jobs_of.order[j->first + k]];
+		o->kind = strcmp(how, "skipped") ? OUTCOME_NOT_RUN : OUTCOME_SKIPPED;
+		o->why = strdup(why);
+	}
 }
 
 static int print_times(struct replay *r, FILE *f, struct err *e)
@@ -223,16 +248,21 @@ static void describe_run(struct replay *r)
 	r->report.torch = r->pool.torch;
 	r->report.python = r->pool.version;
 	r->report.interpreter = r->chosen.path;
-	r->report.judged = !r->acc_check	  ? NULL
-			   : r->of == OF_CAPTURED ? "the results in the captures"
-			   : r->of == OF_RERUN	  ? "results of a new run"
+	bool all = true;
+	for (size_t i = 0; i < r->places.n; i++)
+		all &= r->places.list[i].collective != NULL;
+	r->report.judged = !r->acc_check		 ? NULL
+			   : r->of == OF_CAPTURED || all ? "the results in the captures"
+			   : r->of == OF_RERUN		 ? "results of a new run"
 					       : "results of a new run where the device is here, "
 						 "else those in the captures";
 }
 
 static int run_all(struct replay *r, struct err *e)
 {
-	r->pool.count = r->places.n;
+	if (replay_jobs_make(&r->places, &r->jobs_of))
+		return err_set(e, -ENOMEM, "no memory for %zu captures", r->places.n);
+	r->pool.count = r->jobs_of.n;
 	r->report.outcomes = calloc(r->places.n + 1, sizeof(*r->report.outcomes));
 	if (!r->report.outcomes)
 		return err_set(e, -ENOMEM, "no memory for %zu captures", r->places.n);
@@ -272,6 +302,7 @@ static int replay(struct replay *r, char **dirs, int n)
 		err_print(&e);
 	replay_report_free(&r->report);
 	times_free(&r->times);
+	replay_jobs_free(&r->jobs_of);
 	capture_places_free(&r->places);
 	when_free(r->when);
 	sandbox_free(&r->caution.sandbox);

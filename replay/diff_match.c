@@ -1,4 +1,5 @@
 #define _GNU_SOURCE
+#define _GNU_SOURCE
 #include "replay/internal.h"
 
 #include <errno.h>
@@ -9,7 +10,8 @@
 /* A call and its key. */
 struct keyed {
 	size_t place;
-	size_t rank;	/* number of its process within the run */
+	int64_t rank;	/* its rank; without, or of two single ones: 0 */
+	size_t process; /* number of its process within the rank */
 	size_t ordinal; /* number of the call, of this op at this line */
 	const struct capture_place *p;
 	bool lines; /* the source line is part of the key */
@@ -22,11 +24,26 @@ static int by_line(const struct keyed *x, const struct keyed *y)
 	return r ? r : (x->p->line > y->p->line) - (x->p->line < y->p->line);
 }
 
+static bool is_numbered(const struct capture_place *p)
+{
+	return p->collective && p->collective->group && p->collective->number;
+}
+
+static int by_number(const struct capture_of_collective *x, const struct capture_of_collective *y)
+{
+	int r = strcmp(x->group, y->group);
+	return r ? r : (x->number > y->number) - (x->number < y->number);
+}
+
 static int by_what(const struct keyed *x, const struct keyed *y)
 {
 	if (x->rank != y->rank)
 		return x->rank < y->rank ? -1 : 1;
+	if (x->process != y->process)
+		return x->process < y->process ? -1 : 1;
 	int r = strcmp(x->p->op, y->p->op);
+	if (!r && is_numbered(x->p) && is_numbered(y->p))
+		return by_number(x->p->collective, y->p->collective);
 	return r || !x->lines ? r : by_line(x, y);
 }
 
@@ -51,13 +68,21 @@ static bool knows_lines(const struct capture_places *p)
 	return false;
 }
 
-static struct keyed *keyed_list(const struct capture_places *p, bool lines)
+static struct keyed *keyed_list(const struct capture_places *p, bool lines, bool ranks)
 {
 	struct keyed *k = calloc(p->n + 1, sizeof(*k));
-	size_t rank = 0;
+	size_t process = 0;
 	for (size_t i = 0; k && i < p->n; i++) {
-		rank += i && p->list[i].pid != p->list[i - 1].pid;
-		k[i] = (struct keyed){.place = i, .rank = rank, .p = &p->list[i], .lines = lines};
+		const struct capture_place *x = &p->list[i];
+		if (i && x->rank != x[-1].rank)
+			process = 0;
+		else if (i && x->pid != x[-1].pid)
+			process++;
+		k[i] = (struct keyed){.place = i,
+				      .rank = ranks ? x->rank : 0,
+				      .process = process,
+				      .p = x,
+				      .lines = lines};
 	}
 	if (!k)
 		return NULL;
@@ -89,11 +114,63 @@ static void merge(const struct keyed *a, size_t na, const struct keyed *b, size_
 	qsort(out->pairs, out->n, sizeof(*out->pairs), by_pair);
 }
 
+static bool is_of_one_rank(const struct capture_places *p)
+{
+	for (size_t i = 1; i < p->n; i++)
+		if (p->list[i].rank != p->list[0].rank)
+			return false;
+	return true;
+}
+
+bool diff_is_of_ranks(const struct capture_places *a, const struct capture_places *b)
+{
+	return a->n && b->n && is_of_one_rank(a) && is_of_one_rank(b) && a->list[0].rank >= 0 &&
+	       b->list[0].rank >= 0 && a->list[0].rank != b->list[0].rank;
+}
+
+/* When calls of several ranks began: by the second, then in the order of one recording. */
+static int by_begin(const void *a, const void *b, void *arg)
+{
+	const struct capture_places *p = arg;
+	const struct capture_place *x = &p->list[*(const size_t *)a];
+	const struct capture_place *y = &p->list[*(const size_t *)b];
+	const char *s = strrchr(x->dir, '/'), *t = strrchr(y->dir, '/');
+	int r = s && t ? strcmp(s, t) : 0;
+	r = r ? r : (x->id > y->id) - (x->id < y->id);
+	return r ? r : (x > y) - (x < y);
+}
+
+int diff_order_by_time(struct capture_places *p, struct diff_match *m)
+{
+	size_t *order = calloc(p->n + 1, sizeof(*order)), *now = calloc(p->n + 1, sizeof(*now));
+	struct capture_place *list = calloc(p->n + 1, sizeof(*list));
+	int r = order && now && list ? 0 : -ENOMEM;
+	for (size_t i = 0; !r && i < p->n; i++)
+		order[i] = i;
+	if (!r)
+		qsort_r(order, p->n, sizeof(*order), by_begin, p);
+	for (size_t i = 0; !r && i < p->n; i++) {
+		list[i] = p->list[order[i]];
+		now[order[i]] = i;
+	}
+	if (!r && p->n)
+		memcpy(p->list, list, p->n * sizeof(*list));
+	for (size_t i = 0; !r && i < m->n; i++)
+		m->pairs[i].a = now[m->pairs[i].a];
+	if (!r)
+		qsort(m->pairs, m->n, sizeof(*m->pairs), by_pair);
+	free(order);
+	free(now);
+	free(list);
+	return r;
+}
+
 int diff_match(const struct capture_places *a, const struct capture_places *b,
 	       struct diff_match *out)
 {
 	bool lines = knows_lines(a) && knows_lines(b);
-	struct keyed *ka = keyed_list(a, lines), *kb = keyed_list(b, lines);
+	bool ranks = !is_of_one_rank(a) || !is_of_one_rank(b);
+	struct keyed *ka = keyed_list(a, lines, ranks), *kb = keyed_list(b, lines, ranks);
 	*out = (struct diff_match){.pairs = calloc(a->n + 1, sizeof(*out->pairs))};
 	int r = ka && kb && out->pairs ? 0 : -ENOMEM;
 	if (!r)

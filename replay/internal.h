@@ -20,6 +20,35 @@
  * left. */
 int capture_choose(struct capture_places *p, const char *ops, const char *not_ops, struct err *e);
 
+/* Captures of ranks: capture_ranks.c. */
+
+/* Set rank and start by the path. */
+void capture_place_read_rank(struct capture_place *p);
+
+/* What the JSON says; NULL: nothing, or what cannot be. */
+struct capture_of_collective *capture_of_collective_new(json_t *o);
+void capture_of_collective_free(struct capture_of_collective *c); /* NULL allowed */
+
+/* What is judged together: one call, or those of all ranks that are one collective. */
+struct replay_job {
+	size_t first, n; /* in replay_jobs.order */
+};
+
+struct replay_jobs {
+	struct replay_job *list;
+	size_t n;
+	size_t *order; /* indices of places */
+};
+
+/* Collectives are matched by the start of the ranks, the group's name and ranks, and the number in
+ * it; by rank within a job. 0 or -ENOMEM; free with replay_jobs_free. */
+int replay_jobs_make(const struct capture_places *p, struct replay_jobs *out);
+void replay_jobs_free(struct replay_jobs *j);
+
+/* The request about the calls of a collective; NULL as of struct pool. */
+json_t *replay_collective_request(const struct capture_places *p, const struct replay_jobs *jobs,
+				  size_t job);
+
 /* How far files are trusted: options of replay and diff. */
 struct caution {
 	bool trust;	    /* --trust: also what holds more than numbers */
@@ -125,12 +154,21 @@ struct diff_match {
 	size_t only_a, only_b; /* calls without a partner */
 };
 
-/* Match the captures of two runs, both sorted as by capture_find; ranks follow the order of pids.
- * Source lines count only if both runs have them. 0 or -ENOMEM; free with diff_match_free. */
+/* Match the captures of two runs, both sorted as by capture_find: by rank, and without, processes
+ * in the order of pids. Two single ranks are matched whatever they are. Collectives are matched by
+ * group and number. Source lines count only if both runs have them. 0 or -ENOMEM; free with
+ * diff_match_free. */
 int diff_match(const struct capture_places *a, const struct capture_places *b,
 	       struct diff_match *out);
 
 void diff_match_free(struct diff_match *m);
+
+/* Whether these are two ranks, not two runs. */
+bool diff_is_of_ranks(const struct capture_places *a, const struct capture_places *b);
+
+/* Bring the captures of the first run, and so the pairs, into the order of time, whatever rank they
+ * are of. 0 or -ENOMEM. */
+int diff_order_by_time(struct capture_places *p, struct diff_match *m);
 
 /* Results of replay and diff as text, JSON and CSV. */
 

@@ -26,6 +26,20 @@ struct capture_place {
 					  NULL: unknown */
 	int64_t line;		       /* 0: unknown */
 	int64_t pid, id;	       /* from the path OP/PID/ID/TIME; -1: unknown */
+	int32_t rank; /* from a folder "rank0" or "rank0.1" above op_tools_results; -1: none */
+	char *start;  /* all of the path above that folder, and its number behind the dot; NULL */
+	struct capture_of_collective *collective; /* NULL: it is none */
+};
+
+/* What the JSON of a collective says: see struct capture_collective. */
+struct capture_of_collective {
+	char *kind, *group; /* group: NULL: not known */
+	char *reduce_op;    /* NULL: none, or not known */
+	int64_t root;	    /* -1: none */
+	int64_t rank, size; /* in the group; -1: not known */
+	int64_t number;	    /* 0: not known */
+	int64_t *ranks;	    /* `nranks`, of the group among all; NULL: not known */
+	size_t nranks;
 };
 
 /* Zero-initialise; free with capture_places_free. */
@@ -38,6 +52,10 @@ struct capture_places {
  * process and id. Only `root` itself may be a symbolic link. 0; -ENOENT if there is none; -errno of
  * a folder that cannot be read. */
 int capture_find(const char *root, struct capture_places *out, struct err *e);
+
+/* How a call is called where people read it: its op, of a collective also its number, its group and
+ * the rank: "torch.ops.c10d.allreduce_.default #12 of group 0, rank 1". Returns out. */
+const char *capture_place_name(char *out, size_t size, const struct capture_place *p);
 
 /* Drop the places whose `keep` is false; the others keep their order. */
 void capture_places_choose(struct capture_places *p, const bool *keep);

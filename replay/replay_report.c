@@ -19,7 +19,8 @@ static const char *const keys[] = {"op",      "id",	      "role",
 				   "mean",    "along",	      "cpu_worst",
 				   "cpu_rms", "cpu_mean",     "cpu_along",
 				   "reach",   "score",	      "note",
-				   "dir"};
+				   "dir",     "rank",	      "group",
+				   "number"};
 
 enum { KEYS = sizeof(keys) / sizeof(keys[0]), PLAIN_KEYS = 15 };
 
@@ -76,7 +77,9 @@ static void table_row(struct table *t, const struct replay_row *r, const struct 
 	char text[1024], where[96] = "";
 	bool has = r->has_figures;
 	table_cell_styled(t, verdict_name(r->verdict), styles[r->verdict]);
-	snprintf(text, sizeof(text), "%s %s", p->op, tensor_name(where, sizeof(where), r));
+	size_t n = strlen(capture_place_name(text, sizeof(text), p));
+	if (n < sizeof(text))
+		snprintf(text + n, sizeof(text) - n, " %s", tensor_name(where, sizeof(where), r));
 	table_cell(t, text);
 	snprintf(text, sizeof(text), "%" PRId64, p->id);
 	table_cell(t, p->id < 0 ? "" : text);
@@ -131,11 +134,11 @@ static void print_wrong(FILE *f, const struct replay_report *r, size_t first)
 {
 	const struct replay_row *x = &r->rows.list[first];
 	const struct capture_place *p = &r->places->list[x->place];
-	char name[96];
+	char name[1024];
 	size_t wrong = 0;
 	for (size_t i = first; i < r->rows.n && r->rows.list[i].verdict == VERDICT_WRONG; i++)
 		wrong += !strcmp(r->places->list[r->rows.list[i].place].op, p->op);
-	text_print_safe(f, p->op);
+	text_print_safe(f, capture_place_name(name, sizeof(name), p));
 	fprintf(f, "  WRONG");
 	if (p->file) {
 		fputs("  ", f);
@@ -244,6 +247,16 @@ static void set_bool(struct shown_value *v, bool x, bool there)
 	v->text = !there ? "" : x ? "true" : "false";
 }
 
+/* Which call of which rank it is. */
+static void set_place(struct shown_value *v, const struct capture_place *p)
+{
+	const struct capture_of_collective *c = p->collective;
+	set_text(&v[30], p->dir);
+	set_int(&v[31], p->rank, p->rank >= 0);
+	set_text(&v[32], c ? c->group : NULL);
+	set_int(&v[33], c ? c->number : 0, c && c->number);
+}
+
 static void row_values(const struct replay_row *r, const struct capture_place *p,
 		       struct shown_value *v)
 {
@@ -274,7 +287,7 @@ static void row_values(const struct replay_row *r, const struct capture_place *p
 	set_number(&v[27], r->reach, has);
 	set_number(&v[28], r->score, true);
 	set_text(&v[29], r->note[0] ? r->note : NULL);
-	set_text(&v[30], p->dir);
+	set_place(v, p);
 }
 
 static void outcome_values(const struct outcome *o, const struct capture_place *p,
@@ -288,7 +301,7 @@ static void outcome_values(const struct outcome *o, const struct capture_place *
 	set_text(&v[12], o->why);
 	set_text(&v[13], p->file);
 	set_int(&v[14], p->line, p->line > 0);
-	set_text(&v[30], p->dir);
+	set_place(v, p);
 }
 
 typedef int (*print_values)(FILE *f, const struct shown_value *v, int n);

@@ -11,9 +11,15 @@
 #include "tracer/intervene/intervene.h"
 #include "tracer/proc/devices.h"
 
+/* --capture saves calls by the library: not collectives, which it stops at. */
+static bool saves_inside(const struct session_opts *o)
+{
+	return o->engine == ENGINE_SHIM && o->capture.dir && !o->capture.collectives;
+}
+
 bool intervene_traces(const struct session_opts *o)
 {
-	bool inside = o->engine == ENGINE_SHIM && o->capture.dir; /* saved by the library */
+	bool inside = saves_inside(o);
 	return o->output || o->print || o->prometheus || o->when ||
 	       o->depth != SESSION_ALL_LEVELS || o->phase || o->measure.stats ||
 	       o->measure.first_nan || o->count || (o->capture.dir && !inside) ||
@@ -89,7 +95,7 @@ static bool may_be_inside(const struct intervene_opts *change, const struct sess
 	rest.measure.first_nan = NULL;
 	rest.capture.dir = NULL;
 	return o->engine == ENGINE_AUTO && (nan || o->capture.dir) && !chosen_by(o) &&
-	       !intervene_traces(&rest) &&
+	       !o->capture.collectives && !intervene_traces(&rest) &&
 	       !(nan && (numbered_by(o) || changes_more(change) || o->capture.dir));
 }
 
@@ -97,6 +103,7 @@ static bool may_be_inside(const struct intervene_opts *change, const struct sess
 void intervene_choose_inside(struct intervene_opts *change, struct session_opts *o, pid_t pid)
 {
 	const char *nan = o->measure.first_nan;
+	o->capture.collectives = capture_is_of_collectives(o->ops);
 	if (nan && *nan && strcmp(nan, "hold") != 0)
 		return; /* which is refused */
 	const char *device = may_be_inside(change, o) ? device_in_use(pid) : NULL;
@@ -222,7 +229,7 @@ static int end(struct intervene *v, struct intervene_rules *rules, const struct 
 bool intervene_run_wanted(struct intervene_opts *change, struct session_opts *o, bool traces)
 {
 	change->every = change->compare ? o->capture.every : 0;
-	change->capture = o->engine == ENGINE_SHIM ? o->capture.dir : NULL;
+	change->capture = saves_inside(o) ? o->capture.dir : NULL;
 	if (!intervene_wanted(change))
 		return false;
 	bool lists = !traces || change->cast || change->overflow || change->capture ||

@@ -34,6 +34,10 @@ struct collective {
 /* Whether the event is a collective; then *out, which borrows from it. */
 bool collective_of(const struct op_event *ev, struct collective *out);
 
+/* The innermost frame of a call's own stack outside torch and what wraps its functions; NULL: none.
+ */
+const struct py_frame *collective_where(const struct py_stack *s);
+
 /* All collectives of a trace: 80 bytes for each call, and as many for its end and its wait. */
 struct collectives;
 

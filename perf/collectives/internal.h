@@ -162,10 +162,6 @@ int collectives_see_kernel(struct collectives *c, uint32_t process, const struct
 int collectives_join_works(struct collectives *c);
 void collectives_join_kernels(struct collectives *c);
 
-/* The innermost frame of a call's own stack outside torch and what wraps its functions; NULL: none.
- */
-const struct py_frame *collective_where(const struct py_stack *s);
-
 /* "allreduce SUM float32", "broadcast from 1". Returns out. */
 const char *collective_text(char *out, size_t size, const struct collective *w);
 

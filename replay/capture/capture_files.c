@@ -91,6 +91,31 @@ static void add_place(json_t *o, const struct py_frame *where)
 		json_object_set_new(o, "line", json_integer(where->line));
 }
 
+/* What is not known is null. */
+static json_t *known(bool is, int64_t n)
+{
+	return is ? json_integer(n) : json_null();
+}
+
+static void add_collective(json_t *o, const struct capture_collective *c)
+{
+	json_t *of = c ? json_object() : NULL, *ranks = c && c->ranks ? json_array() : NULL;
+	if (!c)
+		return;
+	for (size_t i = 0; ranks && i < c->nranks; i++)
+		json_array_append_new(ranks, json_integer(c->ranks[i]));
+	json_object_set_new(of, "kind", json_string(c->kind));
+	json_object_set_new(of, "group", c->name ? json_string(c->name) : json_null());
+	json_object_set_new(of, "ranks", ranks ? ranks : json_null());
+	json_object_set_new(of, "rank", known(c->rank >= 0, c->rank));
+	json_object_set_new(of, "size", known(c->size >= 0, c->size));
+	json_object_set_new(of, "number", known(c->number, (int64_t)c->number));
+	json_object_set_new(of, "reduce_op",
+			    c->reduce_op ? json_string(c->reduce_op) : json_null());
+	json_object_set_new(of, "root", known(c->root >= 0, c->root));
+	json_object_set_new(o, "collective", of);
+}
+
 static void add_text(json_t *o, const char *key, const char *text)
 {
 	if (text && *text)
@@ -102,8 +127,8 @@ static void add_text(json_t *o, const char *key, const char *text)
  * {"args": [...], "kwargs": {...} if there are any, "op": name}. A tensor is an object with device,
  * dtype, numel, shape (a tuple as text), stride, requires_grad, layout and data_ptr, less those
  * that are unknown; a list is a list; anything else is its str(). ditrace adds "file", "line" and
- * "function" of the call, "node", "python", "python_changed", and "of" (struct pth_content). free()
- * it; NULL without memory. */
+ * "function" of the call, "node", "python", "python_changed", "of" (struct pth_content) and
+ * "collective" (struct capture_collective). free() it; NULL without memory. */
 static char *capture_json(const struct pth_content *c, const struct capture_about *about)
 {
 	bool addresses = !about->no_addresses;
@@ -131,6 +156,7 @@ static char *capture_json(const struct pth_content *c, const struct capture_abou
 	json_object_set_new(o, "op", json_string(c->name));
 	add_place(o, about->where);
 	add_text(o, "node", about->node);
+	add_collective(o, about->collective);
 	add_text(o, "python", about->python);
 	add_text(o, "python_changed", about->changed);
 	char *text = json_dumps(o, JSON_INDENT(4) | JSON_ENSURE_ASCII);
@@ -301,8 +327,9 @@ int capture_write_content(struct capture_files *c, const struct capture_call *ca
 	*saved = (struct capture_saved){0};
 	identify(call, above, part, identifier, sizeof(identifier));
 	as_component(call->op, op, sizeof(op));
-	int n = snprintf(saved->path, sizeof(saved->path), "%s%s%s/%s/%d/%s.pth", c->root,
-			 c->root[0] ? "/" : "", folder, op, call->pid, identifier);
+	int n = snprintf(saved->path, sizeof(saved->path), "%s%s%s%s%s/%s/%d/%s.pth", c->root,
+			 c->root[0] ? "/" : "", call->place, call->place[0] ? "/" : "", folder, op,
+			 call->pid, identifier);
 	if (n < 0 || (size_t)n >= sizeof(saved->path))
 		return err_set(e, -ENAMETOOLONG, "the name of the capture is too long: %s",
 			       c->root);

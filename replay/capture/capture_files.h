@@ -63,8 +63,22 @@ struct pth_content {
  * `out` refers to `ev` and to memory of `a`. Returns 0 or -ENOMEM. */
 int pth_choose_input(const struct op_event *ev, struct arena *a, struct pth_content *out);
 
+/* Of a captured collective: how the calls of the ranks are matched. */
+struct capture_collective {
+	const char *kind;      /* "allreduce": static, as struct collective has it */
+	const char *reduce_op; /* "SUM"; NULL: none, or not known */
+	int64_t root;	       /* a rank of the group; -1: none */
+	uint64_t group;	       /* address */
+	const char *name;      /* of the group, the same on all its ranks; NULL: not known */
+	int32_t *ranks;	       /* of the group, among all; NULL: not known */
+	size_t nranks;
+	int32_t rank, size; /* of the process in the group; -1: not known */
+	uint64_t number;    /* in the group, from 1, the same on all ranks; 0: not known */
+};
+
 /* About the call that a file belongs to; NULL: unknown. */
 struct capture_about {
+	const struct capture_collective *collective; /* NULL: it is none */
 	const struct py_frame *where; /* the line of the program that made the call */
 	const char *node;	      /* of gradients: the backward node, "AddmmBackward0" */
 	const char *python, *changed; /* the interpreter: struct interpreter */
@@ -112,6 +126,7 @@ struct capture_call {
 	int64_t time_s; /* when it began, seconds since 1970 */
 	int32_t pid;
 	char op[CAPTURE_NAME_SIZE]; /* Python name, "torch.add" (opnames_callable) */
+	char place[24]; /* folder below the root for captures of this process, "rank0"; "": none */
 	/* For grad_inputs: `of` of struct pth_content, not owned. NULL: they belong to the edges of
 	 * the op's own backward node, in their order, as in ditorch. */
 	const char *const *of;
@@ -141,10 +156,10 @@ struct capture_saved {
 bool capture_call_of(struct capture_files *c, const struct op_event *ev, struct capture_call *out);
 
 /* Write one file of `call`, and the .json beside it:
- * ROOT/op_tools_results/op_capture_results/OP/PID/ID/Y-m-d-H-M-S/PART.pth, in local time. The part
- * is read from `ev` (see enum capture_part), the event of the op or of the backward node as it is
- * at that moment. Characters of OP that a file name cannot have ('/', control characters, a leading
- * dot) become '_'. `saved` may be NULL.
+ * ROOT/PLACE/op_tools_results/op_capture_results/OP/PID/ID/Y-m-d-H-M-S/PART.pth, in local time. The
+ * part is read from `ev` (see enum capture_part), the event of the op or of the backward node as it
+ * is at that moment. Characters of OP that a file name cannot have ('/', control characters, a
+ * leading dot) become '_'. `saved` may be NULL.
  *
  * Returns 0; -ENOTSUP for a value that cannot be written, counted in c->refused; -EOVERFLOW if
  * max_bytes would be exceeded; else the -errno of the file system or of the source. After -ENOTSUP,

@@ -4,9 +4,11 @@ import os
 import torch
 
 from ditrace_runner.call import is_float, walk
+from ditrace_runner.errors import Skipped
 from ditrace_runner.load import load
 from ditrace_runner.probe import Probe, rms
 
+PARTS = (("input", "input"), ("output", "output"), ("grad_outputs", "grad_output"), ("grad_inputs", "grad"))
 BOTH_OFF = 3.0  # roundoffs that are added to what may be the scale of one
 
 
@@ -14,12 +16,20 @@ def pair(request, talk):
     both = [{p: load(os.path.join(d, p + ".pth"), request) for p in ("input", "output", "grad_outputs", "grad_inputs")
              if os.path.exists(os.path.join(d, p + ".pth"))} for d in (request["dir"], request["other"])]
     name = both[0].get("input", {}).get("name", "")
-    for part, role in (("input", "input"), ("output", "output"), ("grad_outputs", "grad_output"), ("grad_inputs", "grad")):
+    alike = is_alike(request.get("of_ranks"))
+    for part, role in PARTS[1:2] if alike else PARTS:
         if (part in both[0]) != (part in both[1]):
             talk.say(event="mismatch", role=role, index="", reason=f"only one of the two has {part}.pth")
         elif part in both[0]:
             pair_part(role, [b[part] for b in both], both[1].get("input"), talk)
     return name
+
+
+def is_alike(kind):
+    """Two ranks of one collective: what they give differs, what they get may be alike."""
+    if kind and kind.replace("_coalesced", "") not in ("allreduce", "broadcast", "allgather"):
+        raise Skipped("each rank gets something else")
+    return bool(kind)
 
 
 def nest_of(d, role):

@@ -5,6 +5,7 @@ import torch
 
 from ditrace_runner import memory
 from ditrace_runner.capture import Capture
+from ditrace_runner.collective import collective
 from ditrace_runner.describe import describe_call
 from ditrace_runner.device import settled, why_missing
 from ditrace_runner.errors import Damaged, Refused, Skipped, first_line
@@ -38,6 +39,9 @@ def is_on_cpu(request):
 def serve(request, functions, talk, limit):
     if request["cmd"] == "pair":
         return dict(name=pair(request, talk))
+    if request["cmd"] == "collective":
+        collective(request, talk)
+        return {}
     if request["cmd"] == "describe":
         describe_call(request, functions, talk)
         return {}

@@ -33,6 +33,11 @@ void decoder_on_done(struct decoder *d, decoder_done_fn *fn)
 	d->done_fn = fn;
 }
 
+void decoder_on_written(struct decoder *d, decoder_done_fn *fn)
+{
+	d->written_fn = fn;
+}
+
 void decoder_on_sum(struct decoder *d, decoder_sum_fn *fn)
 {
 	d->sum_fn = fn;

@@ -44,6 +44,10 @@ void decoder_on_sum(struct decoder *d, decoder_sum_fn *fn);
 typedef void decoder_done_fn(const struct work_done *w, void *arg);
 void decoder_on_done(struct decoder *d, decoder_done_fn *fn);
 
+/* Set a callback for collectives that have written what they give (ROLE_WRITTEN); the thread that
+ * did may be stopped. */
+void decoder_on_written(struct decoder *d, decoder_done_fn *fn);
+
 /* NULL when out of memory. */
 struct decoder *decoder_new(decoder_event_fn *fn, void *arg);
 

@@ -219,7 +219,7 @@ struct decoder {
 	decoder_event_fn *fn, *start_fn;
 	decoder_grads_fn *grads_fn;
 	decoder_sum_fn *sum_fn;
-	decoder_done_fn *done_fn;
+	decoder_done_fn *done_fn, *written_fn;
 	void *arg;
 	struct decoder_proc procs[PROCS_MAX];
 	struct reorder_buffer reorder_buffer;
@@ -251,6 +251,10 @@ void pair_grads_left(struct decoder *d, struct target *t, struct open_op *o, con
  * that is never done. */
 void pair_work_done(struct decoder *d, struct target *t, const struct hit *h,
 		    const struct items *it);
+
+/* A hit of ROLE_WRITTEN: passed to written_fn. */
+void pair_work_written(struct decoder *d, struct target *t, const struct hit *h,
+		       const struct items *it);
 
 /* End the open ops of process `proc` (-1: of all processes) as unfinished; forget its threads. */
 void decoder_end_ops(struct decoder *d, int proc);

@@ -266,7 +266,8 @@ static void on_sum(struct decoder *d, struct target *t, const struct hit *h)
 		d->dropped++;
 		return;
 	}
-	if (o.probe->role == ROLE_DONE) /* of which it was the end is not known */
+	if (o.probe->role == ROLE_DONE ||
+	    o.probe->role == ROLE_WRITTEN) /* of which it was the end is not known */
 		return;
 	if (role_is_counter(o.probe->role)) {
 		forget_compilation(d, h);
@@ -336,6 +337,8 @@ static void on_op(struct decoder *d, struct target *t, const struct hit *h)
 		on_grads(d, t, th, h, &it);
 	else if (t->ops->ops[h->op].role == ROLE_DONE)
 		pair_work_done(d, t, h, &it);
+	else if (t->ops->ops[h->op].role == ROLE_WRITTEN)
+		pair_work_written(d, t, h, &it);
 	else if (on_counter(d, t, th, h, &it))
 		return;
 	else if (h->kind == HIT_ENTRY)

@@ -44,3 +44,12 @@ void pair_work_done(struct decoder *d, struct target *t, const struct hit *h,
 	    items_data(it, DONE_EXCEPTION_READ, &exception, sizeof(exception)) && !exception)
 		d->done_fn(&w, d->arg);
 }
+
+void pair_work_written(struct decoder *d, struct target *t, const struct hit *h,
+		       const struct items *it)
+{
+	struct work_done w = {.pid = t->pid, .ns = h->ts};
+	if (h->kind == HIT_ENTRY && d->written_fn &&
+	    items_data(it, DONE_WORK_READ, &w.address, sizeof(w.address)))
+		d->written_fn(&w, d->arg);
+}

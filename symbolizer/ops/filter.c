@@ -228,12 +228,15 @@ static bool matches_mark(const struct filter_item *i)
 /* Whether the item may match an op that is not known yet. */
 static bool may_come(const struct filter_item *i, const struct op_desc *const *ops, size_t n)
 {
-	static const char kernel[] = "cpp_fused"; /* inductor's, torch/_inductor/codegen/cpp.py */
+	/* Kernels of inductor (torch/_inductor/codegen/cpp.py); collectives, which are not among
+	 * the symbols of a libtorch. */
+	static const char *const later[] = {"cpp_fused", "c10d::"};
 	struct parts want = parts_of(i->text);
 	size_t len = strlen(i->text);
 
-	if (!strncmp(i->text + (i->text[0] == '^'), kernel, sizeof(kernel) - 1))
-		return true;
+	for (size_t k = 0; k < sizeof(later) / sizeof(later[0]); k++)
+		if (!strncmp(i->text + (i->text[0] == '^'), later[k], strlen(later[k])))
+			return true;
 	if (matches_mark(i))
 		return true;
 	if (i->is_regex)

@@ -44,9 +44,9 @@ int filter_compile(const char *option, const char *list, struct filter *out, str
 bool filter_match(const struct filter *f, const struct op_desc *op);
 
 /* 0, or -ENOENT with *e when an item of `f` matches none of the `n` ops: names the item and similar
- * names. Items are exempt if their namespace is unknown (an operator may be registered later) or if
- * they end in "Backward" (the class of a Python autograd.Function is met only when it runs), and
- * those that match marks (op_mark). */
+ * names. Items are exempt if their namespace is unknown (an operator may be registered later) or
+ * c10d, or if they end in "Backward" (the class of a Python autograd.Function is met only when it
+ * runs), and those that match marks (op_mark). */
 int filter_check(const struct filter *f, const struct op_desc *const *ops, size_t n, struct err *e);
 
 /* Whether an item of `f` that matches none of the `n` ops may match a later one: those that

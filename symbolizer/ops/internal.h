@@ -26,8 +26,9 @@ struct build {
 	bool std_optional; /* this build uses std::optional, also in OptionalArrayRef */
 	struct found *found;
 	size_t nfound, room;
-	uint8_t file; /* the file being read */
-	bool jumps;   /* sites are windows, of libtorch_cpu and libc10 alone */
+	uint8_t file;	  /* the file being read */
+	bool jumps;	  /* sites are windows, of libtorch_cpu and libc10 alone */
+	bool local_waits; /* OPS_COLLECTIVES */
 	struct windows_ops windows[OPS_FILES];
 	uint16_t accumulated; /* offset of AccumulateGrad's variable; 0: unknown */
 	bool *planned;	      /* lazy tables: by op, whether it is planned */

@@ -264,7 +264,9 @@ int op_table_load(const struct ops_file files[OPS_FILES], enum ops_kind kind, st
 	struct op_table *t = calloc(1, sizeof(*t));
 	if (!t)
 		return err_set(e, -ENOMEM, "out of memory");
-	struct build b = {.t = t, .jumps = kind == OPS_JUMPS};
+	struct build b = {.t = t,
+			  .jumps = kind == OPS_JUMPS || kind == OPS_COLLECTIVES,
+			  .local_waits = kind == OPS_COLLECTIVES};
 	int r = open_files(&b, files, e);
 	for (unsigned i = 0; i < OPS_FILES && !r && b.jumps; i++)
 		if (i != OPS_PYTHON && b.callees[i] &&

@@ -102,6 +102,9 @@ enum probe_role {
 	ROLE_GRADS,    /* torch::autograd::validate_outputs: finalises a node's results */
 	ROLE_WAIT,     /* c10d::Work::wait: a thread waits for a collective */
 	ROLE_DONE,     /* c10d::Work::finish: a collective is done */
+	/* c10d::ProcessGroupGloo::AsyncWork::finishWorkGloo: a collective has written what it
+	 * gives, and nobody who waits for it was told yet */
+	ROLE_WRITTEN,
 	/* c10::monitor::WaitCounterHandle, its constructor, start and stop: what is waited for has
 	 * the counter's name, of which compilations are of interest. The descriptions of the last
 	 * two are those of compilations, in the forward and the backward. */
@@ -233,6 +236,7 @@ enum ops_kind {
 	/* Sites are the windows of ops and nodes of libtorch_cpu, and plans are for jumps there;
 	 * what has no windows has no sites. */
 	OPS_JUMPS,
+	OPS_COLLECTIVES, /* the same, with all waits for collectives */
 	/* No op's code is analysed: ops have role, file and vaddr, but no sites; op_table_plan
 	 * completes those that are needed. */
 	OPS_LAZY,

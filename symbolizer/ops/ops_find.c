@@ -29,6 +29,7 @@ static const struct wanted {
     {"_ZN4c10d16ProcessGroupGloo8RecvWork4waitENSt6chrono8durationIlSt5ratioILl1ELl1000EEEE",
      ROLE_WAIT, OPS_CPU},
     {"_ZN4c10d4Work6finishENSt15__exception_ptr13exception_ptrE", ROLE_DONE, OPS_CPU},
+    {"_ZN4c10d16ProcessGroupGloo9AsyncWork14finishWorkGlooEv", ROLE_WRITTEN, OPS_CPU},
     /* c10/util/WaitCounter.h, with std::string_view: 2.11 and 2.13. */
     {"_ZN3c107monitor17WaitCounterHandleC1ESt17basic_string_viewIcSt11char_traitsIcEE",
      ROLE_COUNTER, OPS_C10},
@@ -132,6 +133,18 @@ static int add_grads(struct build *b)
 	return add_found(b, ROLE_GRADS, &s);
 }
 
+/* Of what ProcessGroupGloo makes of other collectives, as reduce_scatter from 2.x on, which has its
+ * output after the wait. It is in the symbol table alone, whose half a million names take time. */
+static int add_local_wait(struct build *b)
+{
+	struct elf_symbol s = {
+	    .name = "_ZN4c10d12_GLOBAL__N_"
+		    "110LambdaWork4waitENSt6chrono8durationIlSt5ratioILl1ELl1000EEEE"};
+	b->file = OPS_CPU;
+	s.vaddr = elf_find(b->elf[OPS_CPU], s.name, &s.size);
+	return s.vaddr ? add_found(b, ROLE_WAIT, &s) : 0;
+}
+
 int ops_find(struct build *b)
 {
 	int r = 0;
@@ -139,6 +152,7 @@ int ops_find(struct build *b)
 		if (b->elf[b->file])
 			r = elf_each_symbol(b->elf[b->file], b->file == OPS_PYTHON, on_symbol, b);
 	r = r ? r : add_grads(b);
+	r = r || !b->local_waits ? r : add_local_wait(b);
 	return r ? r : add_placeless(b);
 }
 

@@ -202,12 +202,14 @@ static int plan_wait(struct worker *w, struct op_probe *o, struct op_plan *p)
 }
 
 /* void Work::finish(std::exception_ptr), which is passed by reference (Itanium C++ ABI, 3.1.2.3)
- * and holds the address of the exception. */
+ * and holds the address of the exception; void AsyncWork::finishWorkGloo(). */
 static void plan_done(struct op_probe *o, struct op_plan *p)
 {
 	*p = (struct op_plan){.flags = PLAN_ASIDE};
-	o->desc.name = "c10d::Work::finish";
+	o->desc.name = o->role == ROLE_DONE ? "c10d::Work::finish" : "c10d::Work::written";
 	add_read(p, (struct probe_read){.kind = READ_WORD, .a = 0}, false);
+	if (o->role == ROLE_WRITTEN)
+		return;
 	add_read(p, (struct probe_read){.kind = READ_MEM, .a = 1, .size = 8}, false);
 }
 
@@ -276,16 +278,22 @@ static void plan_counter(struct op_probe *o, struct op_plan *p)
 	add_identity(p, what);
 }
 
+/* Of these only the entry is of use. */
+static bool is_of_end(uint8_t role)
+{
+	return role == ROLE_DONE || role == ROLE_WRITTEN;
+}
+
 static bool may_jump(const struct build *b, const struct found *f)
 {
 	return b->jumps && (role_is_counter(f->role) ||
 			    (f->file == OPS_CPU && (f->role == ROLE_CALL || f->role == ROLE_NODE ||
 						    f->role == ROLE_ENGINE ||
-						    f->role == ROLE_WAIT || f->role == ROLE_DONE)));
+						    f->role == ROLE_WAIT || is_of_end(f->role))));
 }
 
 /* Change the facts about a function just analysed to those for jumps. What has no windows has no
- * exit. Of Work::finish, which ends with a call of another function, only the entry is of use. */
+ * exit. Work::finish ends with a call of another function. */
 static int use_windows(const struct build *b, const struct found *f, struct return_sites_ctx *x,
 		       struct func_facts *facts)
 {
@@ -298,7 +306,7 @@ static int use_windows(const struct build *b, const struct found *f, struct retu
 		return r;
 	if (w.entry.len && w.nexits)
 		*facts = w.facts;
-	else if (w.entry.len && f->role == ROLE_DONE)
+	else if (w.entry.len && is_of_end(f->role))
 		*facts = (struct func_facts){.entry = w.entry.off,
 					     .entry_len = w.entry.len,
 					     .exit_kind = EXIT_JUMP,
@@ -343,7 +351,7 @@ static int plan_op(struct worker *w, size_t i, struct func_facts *facts, struct 
 		return plan_grads(w, o, p);
 	if (f->role == ROLE_WAIT)
 		return plan_wait(w, o, p);
-	if (f->role == ROLE_DONE) {
+	if (is_of_end(f->role)) {
 		plan_done(o, p);
 		return 0;
 	}

@@ -69,7 +69,8 @@ enum {
 	PLAN_MOVED = 1 << 5,	/* arguments are in other registers: arg_reg */
 	PLAN_ASIDE = 1 << 6,	/* adds no nesting level: its callees count as its caller's */
 	PLAN_PICK = 1 << 7,	/* with PLAN_STOP: stop only for calls that the engine picks (struct
-				   pick); for nodes and PLAN_ASIDE only while gradients are awaited */
+				   pick); for nodes and PLAN_ASIDE only while gradients are awaited.
+				   Engine shim, with PLAN_ASIDE: stop at every call */
 };
 
 enum { PICK_RANGES = 8 };

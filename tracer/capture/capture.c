@@ -10,11 +10,16 @@
 
 static void begin_call(struct capture *c, struct target *t, const struct op_event *ev)
 {
+	if (c->collectives.on) {
+		capture_collectives_begin(c, t, ev);
+		return;
+	}
 	struct captured_call *call = capture_calls_add(&c->calls, ev->id);
 	if (!call || !capture_call_of(&c->files, ev, &call->call)) {
 		capture_calls_drop(&c->calls, call);
 		return;
 	}
+	capture_place_of(c, ev->pid, call->call.place, sizeof(call->call.place));
 	capture_save_live(c, t, call, CAPTURE_INPUT, ev);
 	if (!c->without_grads)
 		capture_grads_enter(call, t, ev);
@@ -71,7 +76,7 @@ static void capture_on_start(struct observer *o, struct target *t, const struct 
 	if (!s)
 		return;
 	selection_see(s, ev);
-	if (!t || !ev->held)
+	if (!t || !ev->held || (c->collectives.on && !capture_collectives_wants(ev)))
 		return;
 	if (ev->op->kind == OP_DISPATCHED) {
 		if (wanted && !c->over && selection_wants_op(&c->selections.policy, ev->op))
@@ -85,7 +90,9 @@ static void capture_on_start(struct observer *o, struct target *t, const struct 
 static void capture_on_end(struct observer *o, struct target *t, struct op_event *ev)
 {
 	struct capture *c = (struct capture *)o;
-	if (!t)
+	if (c->collectives.on)
+		capture_collectives_end(c, t, ev);
+	if (!t || c->collectives.on)
 		return;
 	if (ev->op->kind == OP_BACKWARD) {
 		capture_grads_node_ends(c, t, ev);
@@ -104,6 +111,23 @@ static void capture_on_end(struct observer *o, struct target *t, struct op_event
 static void capture_on_grads(struct observer *o, struct target *t, const struct decoder_grads *g)
 {
 	capture_grads_flow((struct capture *)o, t, g);
+}
+
+static void capture_on_process(struct observer *o, const struct trace_process *p)
+{
+	capture_places_add((struct capture *)o, p);
+}
+
+static void capture_on_written(struct observer *o, struct target *t, const struct work_done *w)
+{
+	capture_collectives_written((struct capture *)o, t, w);
+}
+
+static int capture_begin(struct observer *o, struct engine *g, struct err *e)
+{
+	(void)e;
+	((struct capture *)o)->engine = g;
+	return 0;
 }
 
 static bool capture_wants_op(const struct observer *o, const struct op_desc *op)
@@ -150,7 +174,7 @@ static bool capture_awaits(const struct observer *o)
 static bool capture_has_ended(const struct observer *o)
 {
 	const struct capture *c = (const struct capture *)o;
-	return c->over && (!c->calls.n || c->trouble.code);
+	return c->over && ((!c->calls.n && !c->collectives.n) || c->trouble.code);
 }
 
 static const struct err *capture_trouble(const struct observer *o)
@@ -172,7 +196,8 @@ static void capture_summary(struct observer *o, FILE *f, const struct report_opt
 			fprintf(f, "  skipped %s file%s: %s\n",
 				text_count(n, sizeof(n), c->files.refused[i]),
 				c->files.refused[i] == 1 ? "" : "s", refusal_text(i));
-	if (c->without_grads)
+	capture_collectives_summary(&c->collectives, f);
+	if (c->without_grads && !c->collectives.on)
 		fputs("  no gradients: --phase forward leaves the backward out\n", f);
 	capture_grads_summary(c, f);
 	if (c->too_early)
@@ -187,7 +212,9 @@ static void capture_summary(struct observer *o, FILE *f, const struct report_opt
 
 static void capture_forget_process(struct observer *o, pid_t pid)
 {
-	selections_forget(&((struct capture *)o)->selections, pid);
+	struct capture *c = (struct capture *)o;
+	selections_forget(&c->selections, pid);
+	capture_collectives_forget(c, pid);
 }
 
 static void capture_close(struct observer *o)
@@ -196,6 +223,8 @@ static void capture_close(struct observer *o)
 	selections_free(&c->selections);
 	capture_calls_free(&c->calls);
 	capture_grads_free(&c->grads);
+	capture_collectives_free(&c->collectives);
+	free(c->processes.all);
 	free(c);
 }
 
@@ -215,13 +244,22 @@ int capture_open(const struct capture_opts *o, const struct when *when, bool wit
 	    .check_when = capture_check_when,
 	    .on_start = capture_on_start,
 	    .on_end = capture_on_end,
+	    .on_process = capture_on_process,
 	    .on_grads = with_grads ? capture_on_grads : NULL,
+	    .begin = capture_begin,
 	    .is_over = capture_has_ended,
 	    .trouble = capture_trouble,
 	    .summary = capture_summary,
 	    .forget_process = capture_forget_process,
 	    .close = capture_close,
 	};
+	if (o->collectives) {
+		c->collectives.on = true;
+		c->observer.needs = 0;
+		c->observer.pick = NULL;
+		c->observer.on_grads = NULL;
+		c->observer.on_written = capture_on_written;
+	}
 	c->when = when;
 	c->without_grads = !with_grads;
 	c->log = log;

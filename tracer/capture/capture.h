@@ -20,7 +20,11 @@ struct capture_opts {
 	const char *step_op;	   /* filter_compile; NULL: the optimizer's step */
 	uint64_t every, max_calls; /* see struct selection_policy */
 	uint64_t max_bytes;	   /* 0: no limit */
+	bool collectives; /* of these alone, which takes the engine shim, and has no gradients */
 };
+
+/* Whether a list as of --ops chooses collectives of torch.distributed alone. */
+bool capture_is_of_collectives(const char *ops);
 
 #define CAPTURE_OPTIONS(c)                                                                         \
 	{0,	   "capture", OPTION_DEFAULTED,                                                    \

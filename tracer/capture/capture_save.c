@@ -111,6 +111,19 @@ static void log_refused(struct capture *c, const struct capture_call *call, int 
 	fprintf(c->log, "%s%s\n", why->hint[0] ? "; " : "", why->hint);
 }
 
+/* Whether it was saved. */
+static bool has_ended_well(struct capture *c, const struct capture_call *call, int r,
+			   const struct capture_saved *saved, const struct err *why)
+{
+	if (capture_is_over(r))
+		give_up(c, why);
+	else if (r)
+		log_refused(c, call, r, why);
+	else
+		log_saved(c, saved);
+	return !r;
+}
+
 void capture_save(struct capture *c, struct captured_call *call, enum capture_part part,
 		  const struct op_event *ev, const struct source *src)
 {
@@ -119,15 +132,21 @@ void capture_save(struct capture *c, struct captured_call *call, enum capture_pa
 	if (c->trouble.code)
 		return;
 	int r = capture_write(&c->files, &call->call, part, ev, src, &saved, &why);
-	if (capture_is_over(r)) {
-		give_up(c, &why);
-	} else if (r) {
-		log_refused(c, &call->call, r, &why);
-	} else {
-		c->saved += !call->files;
-		call->files++;
-		log_saved(c, &saved);
-	}
+	if (has_ended_well(c, &call->call, r, &saved, &why))
+		c->saved += !call->files++;
+}
+
+void capture_save_content(struct capture *c, const struct capture_call *call, const char *part,
+			  struct pth_content *content, struct capture_about *about,
+			  const struct source *src)
+{
+	struct capture_saved saved;
+	struct err why = {0};
+	if (c->trouble.code)
+		return;
+	int r = capture_write_content(&c->files, call, "", part, content, about, src, &saved, &why);
+	if (has_ended_well(c, call, r, &saved, &why))
+		c->saved += !strcmp(part, "input");
 }
 
 void capture_save_live(struct capture *c, struct target *t, struct captured_call *call,

@@ -169,6 +169,7 @@ void capture_calls_free(struct capture_calls *c);
 
 struct capture;
 struct captured_call;
+struct engine;
 
 enum { GRADS_THREADS = 64, GRADS_RESULTS_MAX = 4096 };
 
@@ -297,7 +298,52 @@ void selections_forget(struct selections *s, pid_t pid);
 
 void selections_free(struct selections *s);
 
-/* State of a capture, shared by capture.c (forward calls) and capture_grads.c (gradients). */
+/* The processes of ranks, and the folders of their captures. */
+
+struct capture_process {
+	pid_t pid;
+	int32_t rank;
+	bool worker;
+	char place[24]; /* "rank0", "rank0.1" */
+};
+
+/* Zero-initialise. */
+struct capture_processes {
+	struct capture_process *all;
+	size_t n, room;
+};
+
+void capture_places_add(struct capture *c, const struct trace_process *told);
+
+/* "" for a process that is no rank. */
+void capture_place_of(const struct capture *c, pid_t pid, char *out, size_t size);
+
+/* Collectives. */
+
+/* Zero-initialise. */
+struct capture_collectives {
+	bool on; /* what is captured are collectives, under the engine shim */
+	struct collective_capture *awaited; /* whose output is not written yet, newest first */
+	size_t n;
+	uint64_t not_done; /* of which it was not seen when they were */
+	uint64_t not_read; /* files of which the values may have changed while they were read */
+};
+
+/* Whether the event is of a collective that gives and gets tensors. */
+bool capture_collectives_wants(const struct op_event *ev);
+
+/* It starts, the thread is stopped; it has returned; a work has written what it gives, `t` is NULL
+ * if its thread is not stopped. */
+void capture_collectives_begin(struct capture *c, struct target *t, const struct op_event *ev);
+void capture_collectives_end(struct capture *c, struct target *t, const struct op_event *ev);
+void capture_collectives_written(struct capture *c, struct target *t, const struct work_done *w);
+
+void capture_collectives_summary(const struct capture_collectives *c, FILE *f);
+void capture_collectives_forget(struct capture *c, pid_t pid);
+void capture_collectives_free(struct capture_collectives *c);
+
+/* State of a capture, shared by capture.c (forward calls), capture_grads.c (gradients) and
+ * capture_collectives.c. */
 
 struct capture {
 	struct observer observer;
@@ -310,6 +356,9 @@ struct capture {
 	struct capture_calls calls;
 	struct capture_grads grads;
 	struct ordinary_keys keys;
+	struct capture_processes processes;
+	struct capture_collectives collectives;
+	struct engine *engine;
 	uint64_t saved; /* calls with at least one file written */
 	struct when_counts when_counts;
 	uint64_t too_early;		    /* calls whose inputs could not be read yet */
@@ -326,5 +375,10 @@ void capture_save(struct capture *c, struct captured_call *call, enum capture_pa
 		  const struct op_event *ev, const struct source *src);
 void capture_save_live(struct capture *c, struct target *t, struct captured_call *call,
 		       enum capture_part part, const struct op_event *ev);
+
+/* The same for values without an event. */
+void capture_save_content(struct capture *c, const struct capture_call *call, const char *part,
+			  struct pth_content *content, struct capture_about *about,
+			  const struct source *src);
 
 #endif

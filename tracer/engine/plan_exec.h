@@ -156,8 +156,8 @@ static __always_inline __u32 exec_ivalues(const exec_t *x, __u64 first, __u64 en
 	return take;
 }
 
-/* An element of a list: of those that are pointers only tensors are read. */
-static long exec_each_element(__u32 i, void *arg)
+/* An element of a list in a list: of those that are pointers only tensors are read. */
+static long exec_each_leaf(__u32 i, void *arg)
 {
 	struct exec_values *e = arg;
 	__u64 v[2] = {};
@@ -168,6 +168,38 @@ static long exec_each_element(__u32 i, void *arg)
 		exec_item(e->x, ITEM_FAULT, e->read, 0);
 	return 0;
 }
+
+#ifdef __bpf__
+#define exec_each_element exec_each_leaf
+#else
+/* What may be a list: its elements. The engine bpf sees no operator that is given such. */
+static int exec_inner_list(const exec_t *x, __u64 obj, __u32 read)
+{
+	__u64 w[3] = {};
+	__u32 at = x->conf->tensor.target_size;
+	if (!at || exec_read_unsure(x, w, sizeof(w), obj + at) || w[1] < w[0] || w[2] < w[1] ||
+	    (w[1] - w[0]) & 15 || w[0] & 7)
+		return -1;
+	struct item *it = exec_item(x, ITEM_OBJECT, read, OBJECT_LIST);
+	it->len = exec_copy(x, 8, obj) ? 0 : 8;
+	struct exec_values v = {x, w[0], read};
+	exec_each(exec_ivalues(x, w[0], w[1], read, EXEC_LIST_MAX), exec_each_leaf, &v);
+	return 0;
+}
+
+/* An element of a list: of those that are pointers only tensors and lists are read. */
+static long exec_each_element(__u32 i, void *arg)
+{
+	struct exec_values *e = arg;
+	__u64 v[2] = {};
+	exec_read(e->x, v, sizeof(v), e->base + 16ULL * i);
+	if ((__u32)v[1] == IVALUE_TENSOR)
+		exec_tensor(e->x, v[0], e->read);
+	else if (ivalue_may_point(v[0], (__u32)v[1]) && exec_inner_list(e->x, v[0], e->read))
+		exec_item(e->x, ITEM_FAULT, e->read, 0);
+	return 0;
+}
+#endif
 
 /* c10::ListImpl. */
 EXEC_FUNCTION int exec_list(const exec_t *x, __u64 impl, __u32 read)

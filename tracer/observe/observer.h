@@ -82,6 +82,10 @@ struct observer {
 	/* A collective is done. */
 	void (*on_done)(struct observer *o, const struct work_done *w);
 
+	/* A collective of Gloo has written what it gives: nobody who waits for it was told yet.
+	 * Threads then also stop at c10d::Work::wait. */
+	void (*on_written)(struct observer *o, struct target *t, const struct work_done *w);
+
 	/* A device did something that a recorded process launched; `of.id` is that of on_event. */
 	void (*on_activity)(struct observer *o, const struct activity *a);
 

@@ -133,6 +133,13 @@ static void on_done(const struct work_done *w, void *arg)
 		OBSERVERS_CALL(s, on_done, w);
 }
 
+static void on_written(const struct work_done *w, void *arg)
+{
+	struct session *s = arg;
+	const struct proc *p = s->stopped ? session_proc(s, w->pid) : NULL;
+	OBSERVERS_CALL(s, on_written, p ? p->target : NULL, w);
+}
+
 static void on_grads(const struct decoder_grads *g, void *arg)
 {
 	struct session *s = arg;
@@ -148,6 +155,7 @@ int session_begin_decoding(struct session *s)
 		return -ENOMEM;
 	decoder_on_sum(s->decoder, on_sum);
 	decoder_on_done(s->decoder, on_done);
+	decoder_on_written(s->decoder, on_written);
 	if (OBSERVERS_FIRST(s, on_start))
 		decoder_on_start(s->decoder, on_start);
 	if (OBSERVERS_FIRST(s, on_grads))

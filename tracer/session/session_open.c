@@ -73,6 +73,10 @@ static int open_observers(struct session *s, struct err *e)
 	if (!r && o->print)
 		r = append_observer(s, observer_of_print(), e);
 	if (!r && o->capture.dir) {
+		if (o->ops && strstr(o->ops, "c10d::") && !o->capture.collectives)
+			fputs("ditrace: collectives are not saved together with other ops: "
+			      "choose them alone, --ops c10d::...\n",
+			      stderr);
 		r = capture_open(&o->capture, s->when, o->phase != SESSION_FORWARD, stderr, &new,
 				 e);
 		r = r ? r : append_observer(s, new, e);
@@ -217,6 +221,8 @@ static int open_engine(struct session *s, struct err *e)
 	int r = s->stops && !shim_would_do(s)
 		    ? open_stopping(s, e)
 		    : engine_open(&wanted, &s->engine, &s->engine_note, e);
+	if (!r && s->o->capture.dir && s->o->capture.collectives && !s->engine->observes)
+		r = not_seen_here(s, "--capture", "collectives", e);
 	if (!r && s->o->memory && !s->engine->activities)
 		r = not_seen_here(s, "--memory", "what is done with memory", e);
 	if (!r && s->o->native_stack && !s->engine->add_rows)

@@ -58,10 +58,15 @@ static void *preload_main(void *arg)
 	return NULL;
 }
 
+static enum ops_kind ops_kind(const struct session *s, bool jumps)
+{
+	return !jumps ? OPS_PROBES : OBSERVERS_FIRST(s, on_written) ? OPS_COLLECTIVES : OPS_JUMPS;
+}
+
 void session_preload(struct session *s, pid_t pid)
 {
 	s->preload.pid = pid;
-	s->preload.kind = session_expects_shim(s) ? OPS_JUMPS : OPS_PROBES;
+	s->preload.kind = ops_kind(s, session_expects_shim(s));
 	s->preload.running = !pthread_create(&s->preload.thread, NULL, preload_main, &s->preload);
 }
 
@@ -85,7 +90,7 @@ bool session_has_ops_of(const struct session *s, const struct mapping *m)
 
 int session_load_ops(struct session *s, pid_t pid, const struct libraries *l, struct err *e)
 {
-	const enum ops_kind kind = s->engine->observes ? OPS_JUMPS : OPS_PROBES;
+	const enum ops_kind kind = ops_kind(s, s->engine->observes);
 	int r = 0;
 	wait_for_preload(s);
 	if (s->preload.kind == kind && is_of(&s->preload.ops, l->torch)) {
@@ -134,6 +139,10 @@ static bool is_probed(const struct session *s, const struct op_probe *p)
 		return OBSERVERS_FIRST(s, on_grads);
 	/* Nodes mark what is backward, whether selected or not. */
 	if (is_node(p) && (s->o->phase == SESSION_FORWARD || s->needs & OBSERVER_NODES))
+		return true;
+	if (p->role == ROLE_WRITTEN)
+		return OBSERVERS_FIRST(s, on_written);
+	if (p->role == ROLE_WAIT && OBSERVERS_FIRST(s, on_written))
 		return true;
 	if (p->role == ROLE_WAIT || p->role == ROLE_DONE)
 		return session_wants(s, &p->desc);
@@ -225,7 +234,8 @@ static size_t add_jumps(struct session *s, size_t n)
 			continue;
 		size_t first = n;
 		add_sites(s, i, OPS_CPU, &n);
-		if (n > first || p->role == ROLE_WAIT || p->role == ROLE_DONE)
+		if (n > first || p->role == ROLE_WAIT || p->role == ROLE_DONE ||
+		    p->role == ROLE_WRITTEN)
 			continue;
 		s->sites[n] = s->ops->sites[p->first_site];
 		s->sites[n++].kind = SITE_ANNOUNCED;
@@ -252,8 +262,12 @@ static __u8 hold_flags(const struct session *s)
 static __u8 session_flags(const struct session *s, const struct op_probe *p)
 {
 	bool is_named = p->role == ROLE_CALL || p->role == ROLE_NODE;
+	if (p->role == ROLE_WAIT && OBSERVERS_FIRST(s, on_written))
+		return PLAN_STOP;
 	if (p->role == ROLE_WAIT || p->role == ROLE_DONE)
 		return 0;
+	if (p->role == ROLE_WRITTEN)
+		return PLAN_STOP | PLAN_PICK;
 	if (is_node(p) && s->o->phase == SESSION_FORWARD)
 		return PLAN_MARK;
 	__u8 stop = stop_flags(s, p);

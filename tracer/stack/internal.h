@@ -126,17 +126,6 @@ size_t hang_waits_for(const struct hang *h, size_t i);
 /* Whether a rank that others wait for waits for none, or calls differ: it is the cause. */
 bool hang_has_cause(const struct hang *h, const struct hang_stuck *s);
 
-/* member_x86_64.c: which member of its object a function of `len` bytes at `code` (NULL: none)
- * returns, as its offset in bytes; MEMBER_NOT_KNOWN: it is not such a function. */
-
-enum { MEMBER_NOT_KNOWN = -1 };
-
-/* That only returns a member of 8 bytes. */
-int32_t member_returned(const uint8_t *code, size_t len);
-
-/* That returns a member of 4 bytes and adds 1 to it, as c10d::ProcessGroupGloo::nextTag. */
-int32_t member_counted_up(const uint8_t *code, size_t len);
-
 /* wait_reason.c: system calls in which a thread may wait. */
 
 /* What a wait in it is for. */

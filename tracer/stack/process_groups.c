@@ -11,13 +11,12 @@
 #include "symbolizer/target/maps.h"
 #include "symbolizer/target/process.h"
 #include "symbolizer/torch/layout.h"
+#include "symbolizer/torch/process_group.h"
 #include "tracer/stack/hang.h"
 #include "tracer/stack/internal.h"
 
 enum {
 	FILES = 4,
-	OBJECT_MAX = 4096,
-	WORDS_MAX = OBJECT_MAX / 8,
 	CALLS_MAX = 64,
 	TENSORS_MAX = 64,
 };
@@ -28,13 +27,6 @@ struct group_reader {
 	struct elf_file *files[FILES];
 	struct layout_facts facts;
 	bool only_collectives; /* were numbered in the group that is being read */
-};
-
-/* The memory of one object. */
-struct object {
-	uint64_t at, word[WORDS_MAX];
-	size_t n;
-	const struct rtti_class *class;
 };
 
 static const uint8_t *code_of(void *arg, const char *name, size_t *len)
@@ -58,40 +50,12 @@ static int32_t returned_word(struct group_reader *g, const char *function)
 	return member_returned(code, len);
 }
 
-static int32_t next_tag(struct group_reader *g)
-{
-	size_t len = 0;
-	const uint8_t *code = code_of(g, "_ZN4c10d16ProcessGroupGloo7nextTagEv", &len);
-	return member_counted_up(code, len);
-}
-
-/* What glibc's malloc says of the size of what it has given out at `at` (malloc/malloc.c, mchunk_
- * size): bounds the object. False if it is implausible, as with another malloc. */
-static bool object_read(struct group_reader *g, uint64_t at, struct object *o)
-{
-	uint64_t head;
-	if (at % 8 || at < 4096 || mem_read_u64(g->mem, at - 8, &head))
-		return false;
-	uint64_t size = (head & ~7ULL) - 8;
-	if (head < 32 || size > OBJECT_MAX || mem_read(g->mem, at, o->word, size & ~7ULL))
-		return false;
-	o->at = at;
-	o->n = size / 8;
-	o->class = rtti_of_vtable(g->rtti, o->word[0]);
-	return o->class;
-}
-
-static bool field_read(const struct object *o, int32_t at, void *out, size_t size)
+static bool field_read(const struct torch_object *o, int32_t at, void *out, size_t size)
 {
 	if (at < 0 || (size_t)at + size > o->n * 8)
 		return false;
 	memcpy(out, (const uint8_t *)o->word + at, size);
 	return true;
-}
-
-static bool is_a(struct group_reader *g, uint64_t at, const char *class)
-{
-	return at && at % 8 == 0 && rtti_is_a(rtti_of_object(g->rtti, at), class);
 }
 
 /* Whether three words are a std::vector of pointers, some 0 if `gaps`, the others to objects of the
@@ -108,7 +72,7 @@ static bool vector_read(struct group_reader *g, const uint64_t v[3], const char 
 	for (size_t i = 0; i < *n; i++) {
 		if (!items[i] && gaps)
 			continue;
-		if (!is_a(g, items[i], class))
+		if (!torch_object_is_a(g->rtti, items[i], class))
 			return false;
 		any = true;
 	}
@@ -144,7 +108,8 @@ static bool tensor_text(struct group_reader *g, uint64_t impl, char *out, size_t
 
 /* The tensors of a work: of its class's own members, behind those of AsyncWork, the first vector of
  * tensors. */
-static void work_tensors(struct group_reader *g, const struct object *o, char *out, size_t size)
+static void work_tensors(struct group_reader *g, const struct torch_object *o, char *out,
+			 size_t size)
 {
 	uint64_t items[TENSORS_MAX];
 	char first[200];
@@ -188,7 +153,7 @@ static bool work_kind(const char *class, char *out, size_t size)
 /* From 2.x on a work has a number, but sends are numbered with it, which not all ranks call: it is
  * used only where there were none, so that as many were numbered as have tags. Otherwise a single
  * work is the last that was called if it has the last tag. */
-static uint64_t work_number(struct group_reader *g, const struct object *o,
+static uint64_t work_number(struct group_reader *g, const struct torch_object *o,
 			    const struct hang_group *group, size_t nworks)
 {
 	int32_t at = returned_word(g, "_ZNK4c10d16ProcessGroupGloo9AsyncWork17getSequencenumberEv");
@@ -210,7 +175,7 @@ static int compare_calls(const void *a, const void *b)
 static int read_works(struct group_reader *g, const uint64_t *works, size_t n,
 		      struct hang_group *out)
 {
-	struct object o;
+	struct torch_object o;
 	size_t some = 0;
 	out->calls = calloc(n + 1, sizeof(*out->calls));
 	if (!out->calls)
@@ -219,7 +184,7 @@ static int read_works(struct group_reader *g, const uint64_t *works, size_t n,
 		some += works[i] != 0;
 	for (size_t i = 0; i < n; i++) {
 		struct hang_call *c = &out->calls[out->ncalls];
-		if (!works[i] || !object_read(g, works[i], &o) ||
+		if (!works[i] || !torch_object_read(g->mem, g->rtti, works[i], &o) ||
 		    !work_kind(o.class->name, c->kind, sizeof(c->kind)))
 			continue;
 		work_tensors(g, &o, c->tensors, sizeof(c->tensors));
@@ -230,14 +195,16 @@ static int read_works(struct group_reader *g, const uint64_t *works, size_t n,
 	return 0;
 }
 
-static int read_gloo(struct group_reader *g, const struct object *o, struct hang_group *out)
+static int read_gloo(struct group_reader *g, const struct torch_object *o, struct hang_group *out)
 {
 	uint64_t works[TENSORS_MAX];
 	uint32_t count;
 	uint64_t numbered;
 	size_t n;
 	int32_t at = returned_word(g, "_ZN4c10d16ProcessGroupGloo25getSequenceNumberForGroupEv");
-	out->counted = field_read(o, next_tag(g), &count, sizeof(count));
+	out->counted =
+	    field_read(o, (g->files[0] ? process_group_counter(g->files[0]) : MEMBER_NOT_KNOWN),
+		       &count, sizeof(count));
 	out->count = out->counted ? count : 0;
 	g->only_collectives =
 	    out->counted && field_read(o, at, &numbered, sizeof(numbered)) && numbered == count;
@@ -266,7 +233,7 @@ static bool backend_name(const char *class, char *out, size_t size)
 	return true;
 }
 
-static void read_other(struct group_reader *g, const struct object *o, struct hang_group *out)
+static void read_other(struct group_reader *g, const struct torch_object *o, struct hang_group *out)
 {
 	char function[256];
 	const char *class = o->class->name;
@@ -278,7 +245,8 @@ static void read_other(struct group_reader *g, const struct object *o, struct ha
 	out->counted = field_read(o, returned_word(g, function), &out->count, sizeof(out->count));
 }
 
-static int read_backend(struct group_reader *g, const struct object *o, struct hang_group *out)
+static int read_backend(struct group_reader *g, const struct torch_object *o,
+			struct hang_group *out)
 {
 	if (!backend_name(o->class->name, out->backend, sizeof(out->backend)))
 		out->backend[0] = '\0';
@@ -286,30 +254,6 @@ static int read_backend(struct group_reader *g, const struct object *o, struct h
 		return read_gloo(g, o, out);
 	read_other(g, o, out);
 	return 0;
-}
-
-/* The backends of a ProcessGroup of 2.x, in its std::unordered_map from a kind of device to an
- * intrusive_ptr: nodes of a list, {next, key, pointer} (bits/hashtable_policy.h). Before, it is the
- * backend itself. */
-static size_t find_backends(struct group_reader *g, const struct object *o, uint64_t *out,
-			    size_t most)
-{
-	static const char backend[] = "N4c10d7BackendE";
-	size_t n = 0;
-	for (size_t i = 1; i < o->n && n < most; i++) {
-		uint64_t node[3] = {o->word[i]};
-		for (unsigned k = 0; k < 16 && node[0] && node[0] % 8 == 0 && n < most; k++) {
-			if (mem_read(g->mem, node[0], node, sizeof(node)) ||
-			    !is_a(g, node[2], backend))
-				break;
-			bool seen = false;
-			for (size_t j = 0; j < n; j++)
-				seen |= out[j] == node[2];
-			if (!seen)
-				out[n++] = node[2];
-		}
-	}
-	return n;
 }
 
 static int copy_group(struct hang_rank *r, const struct python_group *p, struct hang_group **out)
@@ -331,18 +275,19 @@ static int copy_group(struct hang_rank *r, const struct python_group *p, struct 
 static int read_group(struct group_reader *g, const struct python_group *p, struct hang_rank *out)
 {
 	enum { BACKENDS = 8 };
-	struct object o, *backend = malloc(sizeof(*backend));
+	struct torch_object o, *backend = malloc(sizeof(*backend));
 	struct hang_group *group;
 	uint64_t at[BACKENDS];
 	int r = backend ? 0 : -ENOMEM;
-	if (!r && object_read(g, p->object, &o) && rtti_is_a(o.class, "N4c10d12ProcessGroupE")) {
-		size_t n = find_backends(g, &o, at, BACKENDS);
+	if (!r && torch_object_read(g->mem, g->rtti, p->object, &o) &&
+	    rtti_is_a(o.class, "N4c10d12ProcessGroupE")) {
+		size_t n = process_group_backends(g->mem, g->rtti, &o, at, BACKENDS);
 		if (!n) {
 			r = copy_group(out, p, &group);
 			r = r ? r : read_backend(g, &o, group);
 		}
 		for (size_t i = 0; i < n && !r; i++) {
-			if (!object_read(g, at[i], backend))
+			if (!torch_object_read(g->mem, g->rtti, at[i], backend))
 				continue;
 			r = copy_group(out, p, &group);
 			r = r ? r : read_backend(g, backend, group);
@@ -390,10 +335,10 @@ static bool is_whole(const struct python_group *p)
  * if all that can be say the same. They come early in the object; behind them are other numbers. */
 static void find_rank(struct group_reader *g, const struct python_group *p, struct hang_rank *out)
 {
-	struct object o;
+	struct torch_object o;
 	int32_t found = -1;
 	unsigned n = 0;
-	if (!is_whole(p) || p->n < 2 || !object_read(g, p->object, &o))
+	if (!is_whole(p) || p->n < 2 || !torch_object_read(g->mem, g->rtti, p->object, &o))
 		return;
 	const int32_t *half = (const int32_t *)o.word;
 	for (size_t i = 4; i + 1 < 2 * o.n; i++) {

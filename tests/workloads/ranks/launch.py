@@ -1,10 +1,10 @@
-"""Start a program on two ranks, as torchrun does: python3 launch.py PROGRAM [ARGUMENT...]"""
+"""Start a program on RANKS ranks, or two, as torchrun does: python3 launch.py PROGRAM [ARGUMENT...]"""
 
 import os
 import subprocess
 import sys
 
-RANKS = 2
+RANKS = int(os.environ.get("RANKS", 2))
 
 started = [
     subprocess.Popen(

@@ -59,7 +59,7 @@ static int take_loads(struct dl_phdr_info *i, size_t size, void *arg)
  * also of what threads of NCCL do all the time. */
 static bool may_stop(struct recorder_thread *t, const struct op_plan *plan)
 {
-	if ((plan->flags & (PLAN_ASIDE | PLAN_BACKWARD)) != PLAN_ASIDE)
+	if ((plan->flags & (PLAN_ASIDE | PLAN_BACKWARD | PLAN_PICK)) != PLAN_ASIDE)
 		return true;
 	const uint64_t was = t->loads;
 	dl_iterate_phdr(take_loads, &t->loads);
