@@ -39,7 +39,7 @@ struct brief {
 };
 
 /* Write the record `h`, brief or whole, to `to`, which is aligned to 8 and has room for it and for
- * BRIEF_BYTES. General registers alone. */
+ * BRIEF_BYTES; 56 bytes behind `h` must be readable. General registers alone. */
 void brief_put(struct brief *b, const struct hit *h, void *to);
 
 static inline uint16_t *brief_last(struct brief *b, uint32_t op, uint8_t kind)

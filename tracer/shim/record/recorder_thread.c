@@ -24,8 +24,8 @@ static void *room(struct recorder_thread *t, uint32_t most, uint32_t keep)
 			   keep);
 }
 
-/* Where calls may be summed up, the last chunk is kept for the ends of those that are recorded, and
- * records in the last quarter are lean. */
+/* Where to make a record, once there is room for it. Where calls may be summed up, the last chunk
+ * is kept for the ends of those that are recorded, and records in the last quarter are lean. */
 static void *thread_place(void *arg)
 {
 	struct recorder_thread *t = arg;

@@ -158,8 +158,8 @@ static void put_call(struct shim_share *s, struct chunks_writer *w, struct brief
 {
 	struct {
 		struct hit hit;
-		uint64_t words[20];
-	} r = {.hit = {.size = sizeof(r),
+		uint64_t words[20], behind[8];
+	} r = {.hit = {.size = sizeof(r.hit) + sizeof(r.words),
 		       .kind = HIT_ENTRY,
 		       .op = 1,
 		       .tid = 9,
