@@ -22,7 +22,8 @@ LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(BUILD)/replay/runner_py.o $(BUILD)/trac
 	$(BUILD)/perf/export/parquet/writer_py.o \
 	$(BUILD)/perf/export/html/page_head.o $(BUILD)/perf/export/html/page_tail.o
 # The library that goes into traced processes: its own parts, and what the other engines do, too.
-SHIM_SRC := $(call sources,tracer/shim,*.c) $(addprefix tracer/engine/,plan_reader.c shadow_stack.c native_walk.c pyframes.c ring.c sums.c) \
+SHIM_SRC := $(call sources,tracer/shim,*.c) $(addprefix tracer/engine/,plan_reader.c shadow_stack.c native_walk.c pyframes.c ring.c brief.c \
+	sums.c) \
 	tracer/engine/shim/stub_image_x86_64.c symbolizer/code/regs_x86_64.c $(addprefix replay/numbers/,stats.c number.c compare.c compare_kernel.c spread.c verdict.c) symbolizer/event/names.c \
 	base/err.c base/text.c
 SHIM_OBJ := $(SHIM_SRC:%.c=$(BUILD)/shim/%.o) $(BUILD)/tracer/shim/modes_py.o
@@ -99,7 +100,7 @@ $(BUILD)/shim/%.o: %.c
 	$(Q)$(SHIM_CC) $(filter-out $(SAN),$(CFLAGS_ALL)) -fPIC -fvisibility=hidden -ftls-model=initial-exec -DINSIDE $(SHIM_OPT) -MMD -MP -c -o $@ $<
 
 # What runs at the exit of an op, where no register may change, and the compiler may not make loops into calls.
-GENERAL := $(addprefix tracer/engine/,plan_reader shadow_stack native_walk pyframes ring sums) $(addprefix tracer/shim/,memory saved_call_x86_64 state) \
+GENERAL := $(addprefix tracer/engine/,plan_reader shadow_stack native_walk pyframes ring brief sums) $(addprefix tracer/shim/,memory saved_call_x86_64 state) \
 	$(addprefix tracer/shim/record/,jumps recorder_thread turns)
 $(GENERAL:%=$(BUILD)/shim/%.o): CFLAGS_ALL += -mgeneral-regs-only $(if $(findstring clang,$(CC)),-fno-builtin,-fno-tree-loop-distribute-patterns)
 

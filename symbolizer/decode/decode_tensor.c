@@ -204,6 +204,12 @@ static struct tensor_raw raw_of_snapshot(struct decode *d, const struct item *i,
 	return raw;
 }
 
+static struct value decode_seen(struct decode *d, struct tensor *seen, const struct seen_node *node)
+{
+	add_node(d, node->addr, node->has_seq ? &node->seq : NULL);
+	return (struct value){.kind = VALUE_TENSOR, .tensor = seen};
+}
+
 static struct value decode_item(struct decode *d, const struct item *i)
 {
 	struct seen_key key;
@@ -212,12 +218,13 @@ static struct value decode_item(struct decode *d, const struct item *i)
 	struct unpacked u;
 	const uint8_t *node_seq = NULL;
 	bool is_newer;
+	struct tensor *seen = seen_tensors_foreseen(d, i, &node);
+	if (seen)
+		return decode_seen(d, seen, &node);
 	const bool has_key = seen_key_make(d->target, i, &key);
-	struct tensor *seen = has_key ? seen_tensors_find(d, i, &key, &node) : NULL;
-	if (seen) {
-		add_node(d, node.addr, node.has_seq ? &node.seq : NULL);
-		return (struct value){.kind = VALUE_TENSOR, .tensor = seen};
-	}
+	seen = has_key ? seen_tensors_find(d, i, &key, &node) : NULL;
+	if (seen)
+		return decode_seen(d, seen, &node);
 	if (!read_item(d->target, i, &raw, &u, &node_seq, &is_newer))
 		return value_not_decoded("memory could not be read");
 	struct value v = decode_raw(d, &raw, node_seq, false);

@@ -44,6 +44,11 @@ bool seen_key_make(const struct target *t, const struct item *i, struct seen_key
 struct tensor *seen_tensors_find(struct decode *d, const struct item *i, const struct seen_key *k,
 				 struct seen_node *node);
 
+/* The same without a key, for the one that came after the tensor found last; NULL: it is another.
+ */
+struct tensor *seen_tensors_foreseen(struct decode *d, const struct item *i,
+				     struct seen_node *node);
+
 /* Remember what `i` was decoded to by the layout that the key was made with, unless something of it
  * is unknown. Sets tensor->same. */
 void seen_tensors_add(struct target *t, const struct item *i, const struct seen_key *k,

@@ -13,12 +13,14 @@ enum {
 };
 
 struct seen_tensor {
-	struct seen_key key; /* n 0: free */
-	uint64_t offset;     /* bytes from the storage's data to the first element */
+	struct seen_key key;	  /* n 0: free */
+	uint64_t offset;	  /* bytes from the storage's data to the first element */
+	struct seen_tensor *next; /* the one found after it the last time; NULL: none was */
 	struct tensor tensor;
 };
 
 struct seen_tensors {
+	struct seen_tensor *last; /* found; NULL: none was */
 	struct seen_tensor of[SETS][WAYS];
 };
 
@@ -108,6 +110,22 @@ static bool is_same(const struct seen_key *a, const struct seen_key *b)
 	       !memcmp(a->words, b->words, a->n * sizeof(a->words[0]));
 }
 
+/* Whether an item of the layout in force has this key, without making another. */
+static bool has_key(const struct target *t, const struct item *i, const struct words *w,
+		    const struct seen_key *k)
+{
+	const uint64_t *now = (const uint64_t *)(i + 1);
+	const size_t said = HEAD_WORDS - 1; /* from here on to the storage nothing is an address */
+	if (k->n * 8 != i->len || k->aux != i->aux || k->unknown != t->layout.unknown ||
+	    k->reading != t->reading || k->generation != (uint16_t)t->conf.generation ||
+	    k->words[1] != now[1] || k->words[2] != (now[2] != 0) || k->words[3] != (now[3] != 0) ||
+	    memcmp(&k->words[said], &now[said], 8 * (w->storage - said)))
+		return false;
+	return !w->meta || (k->words[w->meta] == now[w->meta] &&
+			    k->words[w->meta + 1] == (now[w->meta + 1] != 0) &&
+			    k->words[w->meta + 2] == now[w->meta + 2]);
+}
+
 static struct tensor *tensor_again(struct decode *d, const struct item *i, const struct words *w,
 				   const struct seen_tensor *s)
 {
@@ -126,22 +144,42 @@ static struct tensor *tensor_again(struct decode *d, const struct item *i, const
 	return t;
 }
 
+static struct tensor *found(struct decode *d, const struct item *i, const struct words *w,
+			    struct seen_tensor *s, struct seen_node *node)
+{
+	struct seen_tensors *all = d->target->seen;
+	if (all->last)
+		all->last->next = s;
+	all->last = s;
+	node->addr = w->meta ? load(i, w->meta + 1) : 0;
+	node->has_seq = w->node;
+	node->seq = w->node ? load(i, w->node) : 0;
+	return tensor_again(d, i, w, s);
+}
+
+/* A training's tensors come in the same order again and again. */
+struct tensor *seen_tensors_foreseen(struct decode *d, const struct item *i, struct seen_node *node)
+{
+	const struct target *t = d->target;
+	struct seen_tensor *s = t->seen && t->seen->last ? t->seen->last->next : NULL;
+	const struct tensor_read *c = &t->reads[t->reading % READS_KEPT];
+	if (!s || !s->key.n || !is_usual(t, c, i))
+		return NULL;
+	const struct words w = words_of(c, i, s->key.words[HEAD_WORDS - 1]);
+	return w.end == s->key.n && has_key(t, i, &w, &s->key) ? found(d, i, &w, s, node) : NULL;
+}
+
 struct tensor *seen_tensors_find(struct decode *d, const struct item *i, const struct seen_key *k,
 				 struct seen_node *node)
 {
 	struct seen_tensors *all = d->target->seen;
-	const struct seen_tensor *s = all ? set_of(all, k) : NULL;
+	struct seen_tensor *s = all ? set_of(all, k) : NULL;
 	const struct words w =
 	    words_of(&d->target->reads[k->reading % READS_KEPT], i, k->words[HEAD_WORDS - 1]);
 	unsigned way = 0;
 	while (s && way < WAYS && !is_same(&s[way].key, k))
 		way++;
-	if (!s || way == WAYS)
-		return NULL;
-	node->addr = w.meta ? load(i, w.meta + 1) : 0;
-	node->has_seq = w.node;
-	node->seq = w.node ? load(i, w.node) : 0;
-	return tensor_again(d, i, &w, &s[way]);
+	return s && way < WAYS ? found(d, i, &w, &s[way], node) : NULL;
 }
 
 void seen_tensors_add(struct target *t, const struct item *i, const struct seen_key *k,

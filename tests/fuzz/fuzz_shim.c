@@ -5,6 +5,7 @@
 
 #include "tests/fuzz/input.h"
 #include "tests/unit/shim_client.h"
+#include "tracer/engine/brief.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
@@ -18,6 +19,34 @@ static void on_hit(const struct hit *h, void *arg)
 		abort();
 	for (uint32_t i = 0; i < h->size; i++)
 		sum = (uint8_t)(sum + ((const uint8_t *)h)[i]);
+}
+
+/* Records of the input, as a shim writes them, at the start of a ring, whose bytes they then take.
+ */
+static uint64_t fill_brief(uint8_t *ring, struct input *in)
+{
+	static struct brief sent;
+	struct {
+		struct hit hit;
+		uint64_t words[BRIEF_MOST];
+	} r = {0};
+	uint8_t b[6] = {0};
+	uint64_t end = 0;
+	memset(&sent, 0, sizeof(sent));
+	for (unsigned n = 0; n < 8 && in->left; n++) {
+		take(in, b, sizeof(b));
+		r.hit.size = (uint32_t)sizeof(r.hit) + 8 * (b[0] % 64u);
+		r.hit.kind = b[1] & 1 ? HIT_ENTRY : HIT_EXIT;
+		r.hit.depth = b[1] >> 4;
+		r.hit.op = b[2] % 4;
+		r.hit.ts += b[3];
+		r.hit.seq += b[4] & 1;
+		take(in, (uint8_t *)r.words, b[4] >> 1);
+		brief_put(&sent, &r.hit, ring + end);
+		end += ring_bytes(((struct hit *)(ring + end))->size);
+		take(in, ring + end - 16, b[5] & 7);
+	}
+	return end;
 }
 
 /* Put input into three rings, the last one included, at their start and near their end. */
@@ -39,6 +68,10 @@ static void fill(struct shim_share *s, struct input *in)
 		t->records.ring.head =
 		    tail + (b[4] & 1 ? (uint64_t)b[5] << (b[6] & 63) : b[5] * 8ULL);
 		take(in, s->ring[rings[i]] + tail % (SHIM_RING - 512), b[7] * 4ULL);
+		if (b[3] & 2) {
+			t->records.ring.tail = 0;
+			t->records.ring.head = fill_brief(s->ring[rings[i]], in);
+		}
 	}
 	struct sums *sums = &s->sums[SHIM_THREADS - 1];
 	take(in, sums, in->left / 2 < 256 ? in->left / 2 : 256);

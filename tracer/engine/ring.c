@@ -143,10 +143,11 @@ void *chunks_room(struct chunks *c, struct chunks_writer *w, uint8_t *data, uint
 
 void chunks_done(struct chunks *c, const struct hit *h)
 {
-	atomic_store_explicit(&c->ring.head, own_head(c) + padded(h->size), memory_order_release);
+	atomic_store_explicit(&c->ring.head, own_head(c) + padded(ring_bytes(h->size)),
+			      memory_order_release);
 }
 
-const struct hit *chunks_next(struct chunks *c, const uint8_t *data, int *bad)
+static const struct hit *next(struct chunks *c, const uint8_t *data, bool brief, int *bad)
 {
 	uint64_t tail = atomic_load_explicit(&c->ring.tail, memory_order_relaxed);
 	uint64_t head = atomic_load_explicit(&c->ring.head, memory_order_acquire);
@@ -158,10 +159,13 @@ const struct hit *chunks_next(struct chunks *c, const uint8_t *data, int *bad)
 		uint64_t left = CHUNK - tail % CHUNK;
 		const struct hit *h =
 		    (const struct hit *)(data + (uint64_t)chunk * CHUNK + tail % CHUNK);
-		uint32_t n = *(const volatile __u32 *)&h->size;
-		if (n)
-			return n < sizeof(*h) || padded(n) > head - tail || n > left ? wrong(bad)
-										     : h;
+		const uint32_t size = *(const volatile __u32 *)&h->size, n = ring_bytes(size);
+		const bool is_brief = size & RING_BRIEF;
+		const uint32_t least = is_brief ? sizeof(uint64_t) : sizeof(*h);
+		if (size)
+			return n < least || padded(n) > head - tail || n > left || is_brief > brief
+				   ? wrong(bad)
+				   : h;
 		tail += left;
 		if (head < tail)
 			return wrong(bad);
@@ -170,8 +174,19 @@ const struct hit *chunks_next(struct chunks *c, const uint8_t *data, int *bad)
 	return head == tail ? NULL : wrong(bad);
 }
 
+const struct hit *chunks_next(struct chunks *c, const uint8_t *data, int *bad)
+{
+	return next(c, data, false, bad);
+}
+
+const struct hit *chunks_next_any(struct chunks *c, const uint8_t *data, int *bad)
+{
+	return next(c, data, true, bad);
+}
+
 void chunks_drop(struct chunks *c, const struct hit *h)
 {
 	uint64_t tail = atomic_load_explicit(&c->ring.tail, memory_order_relaxed);
-	atomic_store_explicit(&c->ring.tail, tail + padded(h->size), memory_order_release);
+	atomic_store_explicit(&c->ring.tail, tail + padded(ring_bytes(h->size)),
+			      memory_order_release);
 }

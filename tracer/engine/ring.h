@@ -35,6 +35,16 @@ void ring_drop(struct ring *r, const struct hit *h);
 
 enum { CHUNK = 128 << 10, CHUNKS = 512 }; /* CHUNKS: at most */
 
+/* In `size` of a record in such a ring: it is a brief one (tracer/engine/brief.h), and its length
+ * in 8 bytes is in the lowest byte. */
+#define RING_BRIEF (1U << 31)
+
+/* Bytes of a record with this `size`. */
+static inline uint32_t ring_bytes(uint32_t size)
+{
+	return size & RING_BRIEF ? (size & 0xff) * 8 : size;
+}
+
 /* Shared. The n-th stretch of the ring is in chunk `at[n % CHUNKS]` of its memory. No record
  * crosses the end of a stretch. */
 struct chunks {
@@ -55,11 +65,13 @@ struct chunks_writer {
 void chunks_begin(struct chunks *c, struct chunks_writer *w, uint32_t n);
 
 /* As ring_room, ring_done, ring_next and ring_drop. `data`: `n` chunks; `most`: at most
- * CHUNK. There is no room either while less than `keep` chunks are free besides. */
+ * CHUNK. There is no room either while less than `keep` chunks are free besides. chunks_next gives
+ * whole records alone, chunks_next_any brief ones, too. */
 void *chunks_room(struct chunks *c, struct chunks_writer *w, uint8_t *data, uint32_t most,
 		  uint32_t keep);
 void chunks_done(struct chunks *c, const struct hit *h);
 const struct hit *chunks_next(struct chunks *c, const uint8_t *data, int *bad);
+const struct hit *chunks_next_any(struct chunks *c, const uint8_t *data, int *bad);
 void chunks_drop(struct chunks *c, const struct hit *h);
 
 #endif

@@ -88,14 +88,22 @@ static void find_rings(struct engine_shim *m)
 			    t->memory.ring.head == t->memory.ring.tail &&
 			    !sums_changed(&i->share->sums[k])) {
 				free(i->sums[k]);
+				free(i->brief[k]);
 				i->sums[k] = NULL;
+				i->brief[k] = NULL;
 				t->ended = 0;
 				t->tid = 0;
 				continue;
 			}
-			m->rings[m->nrings++] = (struct ring_source){i, t, i->share->ring[k]};
+			m->rings[m->nrings++] = (struct ring_source){i, t, i->share->ring[k], k};
 		}
 	}
+}
+
+static uint64_t ts_of(const struct ring_source *x, const struct hit *h)
+{
+	const uint32_t size = *(const volatile uint32_t *)&h->size;
+	return size & RING_BRIEF ? brief_ts(x->whose->brief[x->slot], h) : h->ts;
 }
 
 /* The ring whose next record is the oldest; NULL: all are empty. */
@@ -107,9 +115,10 @@ static struct ring_source *oldest(struct engine_shim *m)
 		struct ring_source *x = &m->rings[k];
 		int bad = 0;
 		const struct hit *h =
-		    x->whose->broken ? NULL : chunks_next(&x->thread->records, x->data, &bad);
-		if (h && h->ts < ts) {
-			ts = h->ts;
+		    x->whose->broken ? NULL : chunks_next_any(&x->thread->records, x->data, &bad);
+		const uint64_t at = h ? ts_of(x, h) : UINT64_MAX;
+		if (at < ts) {
+			ts = at;
 			best = x;
 		}
 		if (bad)
@@ -141,22 +150,42 @@ static void let_go(struct shim_thread *t, uint32_t number)
 	syscall(SYS_futex, &t->stand, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* The record is copied before it is used, since the traced process could change it meanwhile. */
-static bool ring_take(struct engine_shim *m, struct ring_source *x, engine_hit_fn *fn, void *arg)
+/* What went through this ring; NULL: no memory. */
+static struct brief *brief_of(const struct ring_source *x)
+{
+	struct brief **of = &x->whose->brief[x->slot];
+	if (!*of)
+		*of = calloc(1, sizeof(**of));
+	return *of;
+}
+
+/* The next record, whole. It is copied before it is used, since the traced process could change it
+ * meanwhile. NULL: it is no record. */
+static struct hit *ring_copy(struct engine_shim *m, const struct ring_source *x)
 {
 	struct hit *copy = (struct hit *)m->record;
-	const struct hit *h = chunks_next(&x->thread->records, x->data, NULL);
-	uint32_t size = h ? h->size : 0;
-	if (size < sizeof(*h) || size > sizeof(m->record) ||
-	    size > SHIM_RING - ((const uint8_t *)h - x->data)) {
-		inside_broken(m, x->whose);
-		return false;
-	}
-	memcpy(copy, h, size);
-	chunks_drop(&x->thread->records, h);
+	struct brief *brief = brief_of(x);
+	const struct hit *h = chunks_next_any(&x->thread->records, x->data, NULL);
+	const uint32_t size = h ? *(const volatile uint32_t *)&h->size : 0;
+	const uint32_t n = ring_bytes(size);
+	const uint32_t least = size & RING_BRIEF ? sizeof(uint64_t) : sizeof(*h);
+	if (!brief || n < least || n > sizeof(m->record) ||
+	    n > SHIM_RING - ((const uint8_t *)h - x->data))
+		return NULL;
+	memcpy(copy, h, n);
 	copy->size = size;
+	chunks_drop(&x->thread->records, h);
+	if (size & RING_BRIEF)
+		return brief_read(brief, copy);
+	brief_whole(brief, copy);
+	return copy;
+}
+
+static void ring_give(struct engine_shim *m, struct ring_source *x, struct hit *copy,
+		      engine_hit_fn *fn, void *arg)
+{
 	copy->proc = x->whose->proc;
-	copy->tid = shim_tid(x->whose, (unsigned)(x->thread - x->whose->share->thread), copy->tid);
+	copy->tid = shim_tid(x->whose, x->slot, copy->tid);
 	m->standing = NULL;
 	/* What was summed up before may have that code in its stack. */
 	if (copy->kind == HIT_CODE_FREED)
@@ -165,6 +194,18 @@ static bool ring_take(struct engine_shim *m, struct ring_source *x, engine_hit_f
 	fn(copy, arg);
 	if (m->standing)
 		let_go(x->thread, copy->stop);
+}
+
+static bool ring_take(struct engine_shim *m, struct ring_source *x, engine_hit_fn *fn, void *arg)
+{
+	struct hit *copy = ring_copy(m, x);
+	if (!copy) {
+		inside_broken(m, x->whose);
+		return false;
+	}
+	const struct hit was = *copy; /* the next one may be compared with it */
+	ring_give(m, x, copy, fn, arg);
+	*copy = was;
 	return true;
 }
 

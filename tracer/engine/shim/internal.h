@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "tracer/engine/brief.h"
 #include "tracer/engine/engine.h"
 #include "tracer/engine/shim/injector.h"
 #include "tracer/engine/shim/jumps.h"
@@ -50,6 +51,7 @@ struct inside {
 	struct probe_file file;			/* what to trace there; elf NULL: without jumps */
 	struct probe_file beside;		/* the same of another library */
 	struct sums_reader *sums[SHIM_THREADS]; /* NULL: nothing was summed up there yet */
+	struct brief *brief[SHIM_THREADS];	/* NULL: nothing was read there yet */
 	bool pids_known, other_pids;		/* it has PIDs of its own */
 	struct shim_tid tids[SHIM_THREADS];	/* of the owners of the rings, as last asked for */
 	struct shim_self selves[SHIM_THREADS];	/* the same, also of threads that have ended */
@@ -65,6 +67,7 @@ struct ring_source {
 	struct inside *whose;
 	struct shim_thread *thread;
 	const uint8_t *data;
+	unsigned slot; /* its index */
 };
 
 /* The library is preloaded into what `run` starts, or injected into a running process, and connects

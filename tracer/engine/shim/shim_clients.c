@@ -227,8 +227,10 @@ void inside_drop(struct engine_shim *m, struct inside *i)
 			inside_add_turn(i, k, &m->past_turns[k]);
 		munmap(i->share, sizeof(*i->share));
 	}
-	for (unsigned k = 0; k < SHIM_THREADS; k++)
+	for (unsigned k = 0; k < SHIM_THREADS; k++) {
 		free(i->sums[k]);
+		free(i->brief[k]);
+	}
 	free(i);
 }
 

@@ -13,7 +13,7 @@
 #include "tracer/engine/turns.h"
 
 enum {
-	SHIM_VERSION = 12,
+	SHIM_VERSION = 13,
 	SHIM_THREADS = 128,
 	SHIM_PLANS = 16384, /* the most plans of a session */
 	SHIM_NODES = 2048,

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "symbolizer/code/arch_x86_64.h"
+#include "tracer/engine/brief.h"
 #include "tracer/engine/plan_reader.h"
 #include "tracer/engine/ring.h"
 #include "tracer/engine/shim/shim_share.h"
@@ -125,6 +126,8 @@ struct recorder_thread {
 	struct call entering;
 	struct call call[OPEN_MAX];
 	uint64_t tensors[LIST_MAX]; /* as many as are read */
+	struct hit *place;	    /* for the record that is being made in out.own */
+	struct brief brief;	    /* of what went to `ring` */
 };
 
 /* Add to a counter that only this thread writes, without a locked instruction; its old value. */

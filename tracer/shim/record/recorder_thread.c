@@ -24,14 +24,14 @@ static void *room(struct recorder_thread *t, uint32_t most, uint32_t keep)
 			   keep);
 }
 
-/* Where calls may be summed up, the last chunk is kept for the ends of those that are recorded, and
- * records in the last quarter are lean. */
+/* Where to make a record, once there is room for it. Where calls may be summed up, the last chunk
+ * is kept for the ends of those that are recorded, and records in the last quarter are lean. */
 static void *thread_place(void *arg)
 {
 	struct recorder_thread *t = arg;
-	void *at = room(t, HIT_BUF_MAX + HIT_BUF_SLACK, t->out.sums);
+	t->place = room(t, HIT_BUF_MAX + HIT_BUF_SLACK, t->out.sums);
 	t->out.tight = t->ring.nspare < t->share->chunks / TIGHT && !t->share->waits;
-	return at;
+	return t->place ? t->out.own : NULL;
 }
 
 bool thread_has_room(struct recorder_thread *t)
@@ -40,16 +40,12 @@ bool thread_has_room(struct recorder_thread *t)
 	return room(t, HIT_BUF_MAX + HIT_BUF_SLACK, WHOLE);
 }
 
-/* Of a record in the ring. */
-static void send(struct recorder_thread *t, struct hit *h)
+static void number_stop(struct recorder_thread *t, struct hit *h)
 {
-	if (h->flags & HIT_STOPPED) {
-		_Atomic uint32_t *stand = &thread_slot(t)->stand;
-		uint32_t next = shim_stand_word(shim_stand_number(*stand) + 1, SHIM_STANDS);
-		h->stop = shim_stand_number(next);
-		atomic_store(stand, next);
-	}
-	chunks_done(&thread_slot(t)->records, h);
+	_Atomic uint32_t *stand = &thread_slot(t)->stand;
+	uint32_t next = shim_stand_word(shim_stand_number(*stand) + 1, SHIM_STANDS);
+	h->stop = shim_stand_number(next);
+	atomic_store(stand, next);
 }
 
 /* Into the last chunk. Of the end of an op its time is sent, and what is summed up within it; of a
@@ -65,7 +61,10 @@ static int send_small(struct recorder_thread *t, const struct hit *h)
 	for (uint32_t i = 0; i < size / 8; i++)
 		((uint64_t *)to)[i] = ((const uint64_t *)h)[i];
 	to->size = size;
-	send(t, to);
+	if (to->flags & HIT_STOPPED)
+		number_stop(t, to);
+	brief_whole(&t->brief, to);
+	chunks_done(&thread_slot(t)->records, to);
 	return 0;
 }
 
@@ -84,12 +83,17 @@ static int thread_overflow(struct recorder_thread *t, struct hit *h)
 	return r;
 }
 
-static int thread_sink(void *arg, const struct hit *h)
+static int thread_sink(void *arg, const struct hit *made)
 {
 	struct recorder_thread *t = arg;
-	if ((const uint8_t *)h == t->out.own)
-		return thread_overflow(t, (struct hit *)t->out.own);
-	send(t, (struct hit *)h);
+	struct hit *h = (struct hit *)t->out.own;
+	(void)made;
+	if (!t->out.placed)
+		return thread_overflow(t, h);
+	if (h->flags & HIT_STOPPED)
+		number_stop(t, h);
+	brief_put(&t->brief, h, t->place);
+	chunks_done(&thread_slot(t)->records, t->place);
 	return 0;
 }
 
@@ -107,6 +111,13 @@ static void count_thread(struct shim_share *s, uint32_t n)
 		;
 }
 
+/* What went into an earlier ring is not in the new one. */
+static void forget_sent(struct recorder_thread *t)
+{
+	if (t->epoch)
+		memset(&t->brief, 0, sizeof(t->brief));
+}
+
 static bool claim(struct recorder_thread *t, struct shim_share *s)
 {
 	int32_t tid = (int32_t)syscall(SYS_gettid);
@@ -116,6 +127,7 @@ static bool claim(struct recorder_thread *t, struct shim_share *s)
 			continue;
 		count_thread(s, i + 1);
 		s->thread[i].self = (uint32_t)(uintptr_t)__builtin_thread_pointer();
+		forget_sent(t);
 		t->share = s;
 		t->index = i;
 		t->epoch = shim_epoch();

@@ -681,7 +681,7 @@ static void expect_same(const struct value *a, const struct value *b)
 }
 
 /* Whatever else is read of a tensor once one has been seen, it is decoded to the same as if none
- * had. */
+ * had, also where one like it has come next the last time. */
 static void test_seen(void **state)
 {
 	struct tensor_snapshot snap = sample(2);
@@ -701,6 +701,8 @@ static void test_seen(void **state)
 		struct value alone = decode_packed(bytes, len);
 		seen_tensors_forget(&s.target);
 		bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+		for (unsigned i = 0; i < 3; i++)
+			decode_packed(bytes, len);
 		const uint64_t before = decode_packed(bytes, len).tensor->same;
 		bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
 		struct value after = decode_packed(bytes, len);

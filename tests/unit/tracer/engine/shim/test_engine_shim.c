@@ -6,6 +6,7 @@
 #include <poll.h>
 
 #include "tests/unit/shim_client.h"
+#include "tracer/engine/brief.h"
 
 static struct shim_seen seen;
 
@@ -149,6 +150,78 @@ static void test_pause(void **state)
 	seen.engine->consume(seen.engine, on_hit, &hits);
 	assert_int_equal(seen.engine->pause_ms, 1);
 	shim_part(&seen, fd, s, on_hit, &hits);
+}
+
+/* A call as one that was sent before, but for its times and its last word. */
+static void put_call(struct shim_share *s, struct chunks_writer *w, struct brief *sent,
+		     uint64_t seq)
+{
+	struct {
+		struct hit hit;
+		uint64_t words[20], behind[8];
+	} r = {.hit = {.size = sizeof(r.hit) + sizeof(r.words),
+		       .kind = HIT_ENTRY,
+		       .op = 1,
+		       .tid = 9,
+		       .ts = (1ULL << 40) + seq,
+		       .seq = seq}};
+	r.words[19] = seq * seq;
+	struct chunks *c = &s->thread[0].records;
+	struct hit *to = chunks_room(c, w, s->ring[0], sizeof(r) + BRIEF_BYTES, 0);
+	assert_non_null(to);
+	brief_put(sent, &r.hit, to);
+	chunks_done(c, to);
+}
+
+static void on_call(const struct hit *h, void *arg)
+{
+	const uint64_t *words = (const uint64_t *)(h + 1);
+	const uint64_t seq = ++*(unsigned *)arg;
+	assert_int_equal(h->size, sizeof(*h) + 160);
+	assert_int_equal(h->seq, seq);
+	assert_int_equal(h->ts, (1ULL << 40) + seq);
+	assert_int_equal(h->tid, 9);
+	assert_int_equal(words[18], 0);
+	assert_int_equal(words[19], seq * seq);
+}
+
+/* Brief records come as whole ones, also from the next thread with that ring, which begins anew.
+ * One that is none is the last. */
+static void test_brief(void **state)
+{
+	static struct chunks_writer w;
+	static struct brief sent;
+	unsigned hits = 0;
+	int fd;
+	(void)state;
+	struct shim_share *s = shim_join(&seen, &fd);
+	assert_non_null(s);
+	s->nthreads = 1;
+	for (unsigned thread = 0; thread < 2; thread++) {
+		s->thread[0].tid = 9;
+		memset(&sent, 0, sizeof(sent));
+		chunks_begin(&s->thread[0].records, &w, s->chunks);
+		const uint64_t was = s->thread[0].records.ring.head;
+		for (uint64_t seq = hits + 1; seq <= 10 * (thread + 1); seq++)
+			put_call(s, &w, &sent, seq);
+		assert_true(s->thread[0].records.ring.head - was < 2 * 208 + 8 * 40);
+		seen.engine->consume(seen.engine, on_call, &hits);
+		assert_int_equal(hits, 10 * (thread + 1));
+		s->thread[0].ended = 1;
+		seen.engine->consume(seen.engine, on_call, &hits);
+		assert_int_equal(s->thread[0].tid, 0);
+	}
+	s->thread[0].tid = 9;
+	const uint64_t at = s->thread[0].records.ring.head;
+	put_call(s, &w, &sent, hits + 1);
+	s->ring[0][s->thread[0].records.at[at / CHUNK] * (uint64_t)CHUNK + at % CHUNK + 1] = 1;
+	seen.engine->consume(seen.engine, on_call, &hits);
+	assert_int_equal(hits, 20);
+	assert_int_equal(seen.engine->trouble.code, -EPROTO);
+	assert_int_equal(s->on, 0);
+	seen.engine->trouble = (struct err){0};
+	shim_part(&seen, fd, s, on_call, &hits);
+	serves();
 }
 
 /* Valid records come; after an invalid one nothing more is read from the process, and the user is
@@ -327,6 +400,7 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_too_much, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_silent, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_pause, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_brief, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_corrupted, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_stands, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_hostile, setup, teardown),

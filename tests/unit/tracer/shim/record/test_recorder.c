@@ -28,6 +28,7 @@ struct shim_share *shim_share(void)
 }
 
 static unsigned epoch;
+static struct brief so_far; /* what was read */
 
 unsigned shim_epoch(void)
 {
@@ -134,6 +135,7 @@ static int setup(void **state)
 	layout = (struct record_layout){0};
 	checked = 0;
 	epoch++;
+	memset(&so_far, 0, sizeof(so_far));
 	return 0;
 }
 
@@ -186,16 +188,33 @@ static struct shim_thread *mine(void)
 	return &memory->thread[0];
 }
 
+/* The next record, whole; valid until the next call. NULL: there is none. */
+static const struct hit *next_record(int *bad)
+{
+	static _Alignas(8) uint8_t copy[HIT_BUF_MAX + HIT_BUF_SLACK];
+	const struct hit *h = chunks_next_any(&mine()->records, memory->ring[0], bad);
+	if (!h)
+		return NULL;
+	const uint32_t size = h->size;
+	memcpy(copy, h, ring_bytes(size));
+	chunks_drop(&mine()->records, h);
+	if (!(size & RING_BRIEF)) {
+		brief_whole(&so_far, (struct hit *)copy);
+		return (struct hit *)copy;
+	}
+	h = brief_read(&so_far, copy);
+	*bad |= !h;
+	return h;
+}
+
 /* Consume all records; *gaps counts those that report a loss before them. */
 static unsigned drain(unsigned *gaps)
 {
 	const struct hit *h;
 	unsigned n = 0;
 	int bad = 0;
-	for (*gaps = 0; (h = chunks_next(&mine()->records, memory->ring[0], &bad)); n++) {
+	for (*gaps = 0; (h = next_record(&bad)); n++)
 		*gaps += (h->flags & HIT_GAP) != 0;
-		chunks_drop(&mine()->records, h);
-	}
 	assert_int_equal(bad, 0);
 	return n;
 }
@@ -255,6 +274,31 @@ static void test_exact(void **state)
 	assert_int_equal(drain(&gaps), 2);
 	assert_int_equal(gaps, 1);
 	assert_int_equal(memory->lost, 0);
+}
+
+/* A thread that gets another ring, as in the child of a fork or when ditrace comes again, refers to
+ * nothing that went into the one before. */
+static void test_another_ring(void **state)
+{
+	struct sample s;
+	unsigned gaps;
+	(void)state;
+	give_conf(0);
+	for (unsigned i = 0; i < 4; i++) {
+		call(&s);
+		finish(&s);
+	}
+	assert_int_equal(drain(&gaps), 8);
+	const uint64_t bytes = mine()->records.ring.head;
+	epoch++;
+	memset(&so_far, 0, sizeof(so_far));
+	*mine() = (struct shim_thread){0};
+	for (unsigned i = 0; i < 4; i++) {
+		call(&s);
+		finish(&s);
+	}
+	assert_int_equal(drain(&gaps), 8);
+	assert_int_equal(mine()->records.ring.head, bytes);
 }
 
 /* Nothing is recorded while it is off. */
@@ -519,6 +563,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup_teardown(test_conf, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_exact, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_another_ring, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_owned, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_off, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_corrupted, setup, teardown),
