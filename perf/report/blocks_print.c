@@ -135,7 +135,7 @@ static void print_unknown(FILE *f, const struct code_blocks *b)
 			text_counted(n, sizeof(n), unended, "block"));
 	if (b->pairs.nameless)
 		fprintf(f, "of %s the name or the end is not known\n",
-			text_counted(n, sizeof(n), b->pairs.nameless, "more block"));
+			text_counted(n, sizeof(n), b->pairs.nameless, "block"));
 }
 
 static int print_table(FILE *f, const struct block_row *const *rows, size_t n, uint64_t observed_ns,

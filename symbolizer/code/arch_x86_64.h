@@ -54,6 +54,13 @@ static inline uint64_t arch_ticks(void)
 	return __builtin_ia32_rdtsc();
 }
 
+/* The bits, one place higher, with whether `w` is not 0 in the lowest. */
+static inline uint64_t arch_shift_in(uint64_t bits, uint64_t w)
+{
+	__asm__("neg %1\n\tadc %0, %0" : "+r"(bits), "+r"(w) : : "cc");
+	return bits;
+}
+
 /* Maps DWARF register numbers to enum arch_reg; the last one, the return address, maps to ARCH_IP.
  * System V ABI for AMD64, figure 3.36. */
 enum { ARCH_DWARF_REGS = 17, ARCH_DWARF_SP = 7 };

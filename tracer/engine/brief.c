@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "symbolizer/code/arch_x86_64.h"
 #include "tracer/engine/ring.h"
 
 enum { WHOLE, NEAR, FAR, LATELY }; /* the byte before what is sent of a word */
@@ -90,14 +91,14 @@ static inline uint8_t *put(struct brief *b, uint8_t *at, uint64_t old, uint64_t 
 /* A bit for each of `n` words, rounded up to AT_ONCE, that differs. */
 static inline uint64_t differ(const uint8_t *a, const uint8_t *b, uint32_t n)
 {
-	uint64_t same = 0;
+	uint64_t bits = 0;
 	for (size_t i = (n + AT_ONCE - 1) & ~(size_t)(AT_ONCE - 1); i > 0; i -= AT_ONCE)
 #pragma GCC unroll 8
 		for (size_t k = 1; k <= AT_ONCE; k++) {
 			const size_t at = 8 * (i - k);
-			same = same + same + ((load(a + at) ^ load(b + at)) < 1);
+			bits = arch_shift_in(bits, load(a + at) ^ load(b + at));
 		}
-	return ~same & (UINT64_MAX >> (BLOCK - n));
+	return bits & (UINT64_MAX >> (BLOCK - n));
 }
 
 /* Append what differs, and remember it. */
