@@ -5,7 +5,7 @@
 #include "base/err.h"
 #include "perf/report/aggregate.h"
 #include "perf/report/blocks.h"
-#include "perf/report/call_tree.h"
+#include "perf/calls/call_tree.h"
 #include "perf/report/report.h"
 #include "perf/trace/trace_read.h"
 

@@ -255,7 +255,7 @@ static void describe_run(struct replay *r)
 			   : r->of == OF_CAPTURED || all ? "the results in the captures"
 			   : r->of == OF_RERUN		 ? "results of a new run"
 					       : "results of a new run where the device is here, "
-						 "else those in the captures";
+						 "else the captured ones";
 }
 
 static int run_all(struct replay *r, struct err *e)

@@ -203,9 +203,11 @@ void replay_print_summary(FILE *f, struct replay_report *r)
 		print_count(f, c.wrong, "wrong", ", ");
 		print_count(f, c.not_judged, "not judged", ", ");
 	}
-	fprintf(f, "; torch %s, CPython %s (", r->torch, r->python);
+	fprintf(f, "\ntorch %s, CPython %s (", r->torch, r->python);
 	text_print_safe(f, r->interpreter);
-	fprintf(f, r->judged ? "); judged: %s\n" : ")\n", r->judged);
+	fputs(")\n", f);
+	if (r->judged)
+		fprintf(f, "judged: %s\n", r->judged);
 }
 
 /* JSON and CSV: the value of each key as text. */

@@ -158,9 +158,10 @@ static void add_row(const struct event_row *row, void *arg)
 			   v->kind == VALUE_TENSOR ? "" : value_text(text, sizeof(text), v));
 }
 
-static void print_frame(FILE *f, const struct py_frame *where)
+/* whole: the whole path of its file. */
+static void print_frame(FILE *f, const struct py_frame *where, bool whole)
 {
-	text_print_safe(f, where->file);
+	text_print_safe(f, whole ? where->file : text_base_name(where->file));
 	if (line_is_of_parameter(where->function, where->line))
 		return;
 	fprintf(f, ":%" PRId32 " ", where->line);
@@ -171,35 +172,35 @@ static void print_frame(FILE *f, const struct py_frame *where)
 	}
 }
 
-static void print_where(FILE *f, const struct op_event *ev)
+static void print_where(FILE *f, const struct op_event *ev, bool whole)
 {
 	const struct py_frame *where = py_stack_where(ev->where_stack);
 	const struct py_frame *of = py_stack_where(ev->backward_of);
 	fputs("    ", f);
 	if (where)
-		print_frame(f, where);
+		print_frame(f, where, whole);
 	else
 		fputs(where_unknown(ev->op->name, ev->phase), f);
 	if (!of)
 		return;
 	fputs("    in backward of ", f);
-	print_frame(f, of);
+	print_frame(f, of, whole);
 }
 
-static void print_frame_line(FILE *f, const struct py_frame *at)
+static void print_frame_line(FILE *f, const struct py_frame *at, bool whole)
 {
 	fputs("    called by ", f);
 	if (at->line) {
-		print_frame(f, at);
+		print_frame(f, at, whole);
 	} else {
-		text_print_safe(f, at->file);
+		text_print_safe(f, whole ? at->file : text_base_name(at->file));
 		putc(' ', f);
 		text_print_safe(f, at->function);
 	}
 	putc('\n', f);
 }
 
-static void print_head(FILE *f, const struct op_event *ev)
+static void print_head(FILE *f, const struct op_event *ev, bool whole)
 {
 	char time[32];
 	text_print_safe(f, ev->op->name);
@@ -217,10 +218,34 @@ static void print_head(FILE *f, const struct op_event *ev)
 		fputs("    had not ended", f);
 	if (ev->thrown)
 		fputs(", thrown", f);
-	print_where(f, ev);
+	print_where(f, ev, whole);
 	putc('\n', f);
 	for (uint16_t i = 0; ev->native && i < ev->native->depth; i++)
-		print_frame_line(f, ev->native->frames[i]);
+		print_frame_line(f, ev->native->frames[i], whole);
+}
+
+/* On a terminal each in one line of it. 0 or -ENOMEM. */
+static int print_head_lines(const struct event_printer *p, const struct op_event *ev)
+{
+	char *text = NULL, *rest;
+	size_t len;
+	if (!p->width) {
+		print_head(p->f, ev, true);
+		return 0;
+	}
+	FILE *f = open_memstream(&text, &len);
+	if (!f)
+		return -ENOMEM;
+	print_head(f, ev, false);
+	if (fclose(f)) {
+		free(text);
+		return -ENOMEM;
+	}
+	rest = text;
+	for (char *line; (line = strsep(&rest, "\n")) && rest; putc('\n', p->f))
+		text_print_cut(p->f, line, (size_t)p->width);
+	free(text);
+	return 0;
 }
 
 int event_print(struct event_printer *p, const struct op_event *ev)
@@ -232,7 +257,8 @@ int event_print(struct event_printer *p, const struct op_event *ev)
 	table_reset(p->table);
 	add_columns(p);
 	event_rows(ev, add_row, p);
-	print_head(p->f, ev);
+	if (print_head_lines(p, ev))
+		return -ENOMEM;
 	if (p->tensors || p->values) {
 		if (table_print_boxed(p->table, p->f, p->width) == -ENOMEM)
 			return -ENOMEM;
@@ -270,7 +296,7 @@ static void print_op(FILE *f, const struct op_event *of, enum activity_launch la
 		fprintf(f, " (%s)", op_phase_names[of->phase]);
 	if (of->id)
 		fprintf(f, " id:%" PRIu64, of->id);
-	print_where(f, of);
+	print_where(f, of, true);
 }
 
 static void print_launch(FILE *f, const struct activity *a)

@@ -18,8 +18,9 @@ struct event_printer *event_printer_new(FILE *f);
 
 /* Print one block: a line with the op's name, ids, duration and source line with its text, a boxed
  * table with a row for each argument and result (see event_rows), the table of statistics if it was
- * measured, and an empty line. Text from the target is escaped for the terminal. 0, -ENOMEM, or if
- * writing failed -EPIPE (the reader is gone) or -EIO. */
+ * measured, and an empty line; on a terminal no line is wider than it. Text from the target is
+ * escaped for the terminal. 0, -ENOMEM, or if writing failed -EPIPE (the reader is gone) or -EIO.
+ */
 int event_print(struct event_printer *p, const struct op_event *ev);
 
 void event_printer_free(struct event_printer *p);

@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 #include "perf/export/export.h"
-#include "perf/report/call_tree.h"
+#include "perf/calls/call_tree.h"
 
 static int add_device_item(void *tree, const struct trace_item *item)
 {

@@ -9,7 +9,7 @@
 #include "perf/events/print_event.h"
 #include "perf/export/export.h"
 #include "perf/export/internal.h"
-#include "perf/report/call_tree.h"
+#include "perf/calls/call_tree.h"
 
 struct profile_thread {
 	int64_t last_us;

@@ -8,7 +8,7 @@
 #include "base/map.h"
 #include "perf/export/export.h"
 #include "perf/export/internal.h"
-#include "perf/report/call_tree.h"
+#include "perf/calls/call_tree.h"
 
 enum { CHUNK = 32 << 10 };
 

@@ -119,14 +119,6 @@ enum {
 /* Of a row of activities: the op is known, but (AGGREGATE_TENSORS) not which call of it. */
 enum { AGGREGATE_NO_CALL = LAUNCH_NO_THREAD + 1 };
 
-/* Whose memory it is; that of several devices is added up. */
-enum memory_kind { MEMORY_CPU, MEMORY_DEVICES, MEMORY_KINDS };
-
-static inline enum memory_kind memory_kind(int device_type)
-{
-	return device_type ? MEMORY_DEVICES : MEMORY_CPU;
-}
-
 /* Bytes that the calls of a row allocated and freed themselves, in so many blocks; and of what they
  * allocated, what there was when a device's memory was at its peak (aggregate_peaks). */
 struct memory_row {

@@ -266,6 +266,14 @@ struct memory_event {
 	uint64_t total, reserved;
 };
 
+/* Whose memory it is; that of several devices is added up. */
+enum memory_kind { MEMORY_CPU, MEMORY_DEVICES, MEMORY_KINDS };
+
+static inline enum memory_kind memory_kind(int device_type)
+{
+	return device_type ? MEMORY_DEVICES : MEMORY_CPU;
+}
+
 /* Its op, or one named "(in no op)" or "(op not known)". */
 const struct op_desc *activity_op(const struct activity *a);
 

@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/map.h"
 #include "perf/export/export.h"
-#include "perf/report/call_tree.h"
+#include "perf/calls/call_tree.h"
 #include "perf/report/report.h"
 
 /* How much a page has: halved until it is small enough. */

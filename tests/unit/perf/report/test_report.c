@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "perf/report/aggregate.h"
-#include "perf/report/call_tree.h"
+#include "perf/calls/call_tree.h"
 #include "perf/report/report.h"
 #include "tests/unit/sample_events.h"
 

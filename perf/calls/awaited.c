@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "perf/report/internal.h"
+#include "perf/calls/awaited.h"
 
 enum { AWAITED_MAX = 1 << 16 };
 

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "perf/report/internal.h"
+#include "perf/calls/internal.h"
 
 struct node_key {
 	uint32_t parent, name, phase;

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "perf/report/call_tree.h"
+#include "perf/calls/call_tree.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "perf/report/internal.h"
+#include "perf/calls/internal.h"
 
 struct call_tree *call_tree_new(void)
 {

@@ -1,7 +1,7 @@
 /* The call tree of Python frames and the ops below them, built as events come. Memory grows with
  * the number of distinct stacks, never with the number of events. */
-#ifndef PERF_REPORT_CALL_TREE_H
-#define PERF_REPORT_CALL_TREE_H
+#ifndef PERF_CALLS_CALL_TREE_H
+#define PERF_CALLS_CALL_TREE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,7 +9,6 @@
 #include <stdio.h>
 
 #include "base/text.h"
-#include "perf/report/aggregate.h"
 #include "symbolizer/event/event.h"
 
 enum { CALL_TREE_ROOT = UINT32_MAX };
@@ -25,7 +24,7 @@ struct call_node {
 	uint32_t name_id; /* equal for equal names of one kind */
 	uint32_t parent;  /* index, less than the node's own, or CALL_TREE_ROOT */
 	bool is_op;
-	bool is_torch; /* a Python frame of torch's own files */
+	bool is_torch;	   /* a Python frame of torch's own files */
 	uint8_t phase;	   /* enum op_phase of an op's first event; of a frame 0; PHASES: what a
 			      device did, with is_op */
 	uint64_t calls;	   /* of an op: finished calls */

@@ -1,7 +1,7 @@
 /* What was done with memory, in the nodes of the ops that did it. */
 #include <errno.h>
 
-#include "perf/report/internal.h"
+#include "perf/calls/internal.h"
 
 /* The op became a node: it has what was done with memory before it came. */
 void call_tree_remember(struct call_tree *t, uint64_t id, uint32_t node)

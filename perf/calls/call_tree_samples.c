@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "perf/report/internal.h"
+#include "perf/calls/internal.h"
 
 /* Whether the function is an op's dispatcher: at::_ops::mm::call. */
 static bool is_dispatch(const char *function)
