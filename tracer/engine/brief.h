@@ -1,8 +1,8 @@
 /* Brief records: of the words of a record those alone that are not as they were in the last one
  * like it, which most are in a training that repeats itself. Writer and reader each keep the same
- * memory of what went through the ring, in its order; a record that did not go through it was never
- * in either. What is left out was compared, word by word, so that a brief record says exactly what
- * the whole one does.
+ * memory of what went through the ring as brief records, in its order; a record that did not go
+ * through it was never in either. What is left out was compared, word by word, so that a brief
+ *record says exactly what the whole one does.
  *
  *	bytes	 0	length, in 8 bytes
  *		 1	length of the whole record, in 8 bytes

@@ -126,7 +126,8 @@ struct recorder_thread {
 	struct call entering;
 	struct call call[OPEN_MAX];
 	uint64_t tensors[LIST_MAX]; /* as many as are read */
-	struct hit *place;	    /* for the record that is being made in out.own */
+	struct hit *place;	    /* for the record that is being made, there or in out.own */
+	bool is_brief;		    /* records are, as the ring fills */
 	struct brief brief;	    /* of what went to `ring` */
 };
 

@@ -106,7 +106,8 @@ static void enter_op(struct recorder_thread *t, const uint64_t *regs, uint32_t o
 		thread_count(&thread_slot(t)->lost, 1);
 		return;
 	}
-	brief_foresee(&t->brief, op, HIT_ENTRY);
+	if (t->is_brief)
+		brief_foresee(&t->brief, op, HIT_ENTRY);
 	struct op_hit h = thread_hit(t, op, regs, now);
 	h.fp = fp;
 	h.native = thread_native(t, (struct unwind_frame){0});
@@ -145,7 +146,8 @@ void jump_left(const uint64_t *regs, uint32_t op)
 		turns_leave(t, op);
 	} else if (t && t->ops.depth && (!is_boxed(t, op) || is_innermost(t, regs))) {
 		t->busy = true;
-		brief_foresee(&t->brief, op, HIT_EXIT);
+		if (t->is_brief)
+			brief_foresee(&t->brief, op, HIT_EXIT);
 		uint64_t now = ticks_now(&t->ticks);
 		thread_await_room(t);
 		struct op_hit h = thread_hit(t, op, regs, now);

@@ -12,6 +12,8 @@
 
 enum {
 	NO_CONF = 1, /* odd: never a finished one */
+	/* Where less than such a part of the ring is free, records are brief, and then lean. */
+	FILLING = 2,
 	TIGHT = 4,
 };
 
@@ -25,13 +27,15 @@ static void *room(struct recorder_thread *t, uint32_t most, uint32_t keep)
 }
 
 /* Where to make a record, once there is room for it. Where calls may be summed up, the last chunk
- * is kept for the ends of those that are recorded, and records in the last quarter are lean. */
+ * is kept for the ends of those that are recorded. A brief record, which costs more time than it
+ * saves where there is room, is made besides first. */
 static void *thread_place(void *arg)
 {
 	struct recorder_thread *t = arg;
 	t->place = room(t, HIT_BUF_MAX + HIT_BUF_SLACK, t->out.sums);
+	t->is_brief = t->ring.nspare < t->share->chunks / FILLING;
 	t->out.tight = t->ring.nspare < t->share->chunks / TIGHT && !t->share->waits;
-	return t->place ? t->out.own : NULL;
+	return t->place && t->is_brief ? (void *)t->out.own : t->place;
 }
 
 bool thread_has_room(struct recorder_thread *t)
@@ -86,13 +90,15 @@ static int thread_overflow(struct recorder_thread *t, struct hit *h)
 static int thread_sink(void *arg, const struct hit *made)
 {
 	struct recorder_thread *t = arg;
-	struct hit *h = (struct hit *)t->out.own;
-	(void)made;
+	struct hit *h = (struct hit *)made;
 	if (!t->out.placed)
-		return thread_overflow(t, h);
+		return thread_overflow(t, (struct hit *)t->out.own);
 	if (h->flags & HIT_STOPPED)
 		number_stop(t, h);
-	brief_put(&t->brief, h, t->place);
+	if (h == t->place)
+		brief_whole(&t->brief, h);
+	else
+		brief_put(&t->brief, h, t->place);
 	chunks_done(&thread_slot(t)->records, t->place);
 	return 0;
 }
