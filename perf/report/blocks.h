@@ -56,7 +56,7 @@ void block_pairs_free(struct block_pairs *p);
 struct code_blocks;
 
 struct code_blocks *
-code_blocks_new(void); /* NULL if out of memory; free with blocks_free, NULL allowed */
+code_blocks_new(void); /* NULL if out of memory; free with code_blocks_free, NULL allowed */
 void code_blocks_free(struct code_blocks *b);
 int code_blocks_add(struct code_blocks *b, const struct op_event *ev); /* as block_pairs_add */
 int code_blocks_finish(struct code_blocks *b);

@@ -73,7 +73,7 @@ golden_tree() {
 		PERCENT f (golden.py:11)
 		Total% Calls Frame or op, and what it called
 	EOG
-	"$DITRACE" report --call-graph callees "$T/golden.data" | sed -E 's/^ *[0-9.]+%/PERCENT/; s/├|│|└//g; s/ +/ /g' | LC_ALL=C sort |
+	"$DITRACE" report --call-graph callees --percent-limit 0 "$T/golden.data" | sed -E 's/^ *[0-9.]+%/PERCENT/; s/├|│|└//g; s/ +/ /g' | LC_ALL=C sort |
 		diff - "$T/wanted"
 }
 
