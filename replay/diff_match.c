@@ -1,5 +1,4 @@
 #define _GNU_SOURCE
-#define _GNU_SOURCE
 #include "replay/internal.h"
 
 #include <errno.h>

@@ -115,11 +115,13 @@ static bool has_key(const struct target *t, const struct item *i, const struct w
 		    const struct seen_key *k)
 {
 	const uint64_t *now = (const uint64_t *)(i + 1);
-	const size_t said = HEAD_WORDS - 1; /* from here on to the storage nothing is an address */
+	/* From here on nothing is an address, up to the first of the parts that may be there. */
+	const size_t said = HEAD_WORDS - 1;
+	const size_t parts = w->storage ? w->storage : w->meta ? w->meta : w->end;
 	if (k->n * 8 != i->len || k->aux != i->aux || k->unknown != t->layout.unknown ||
 	    k->reading != t->reading || k->generation != (uint16_t)t->conf.generation ||
 	    k->words[1] != now[1] || k->words[2] != (now[2] != 0) || k->words[3] != (now[3] != 0) ||
-	    memcmp(&k->words[said], &now[said], 8 * (w->storage - said)))
+	    memcmp(&k->words[said], &now[said], 8 * (parts - said)))
 		return false;
 	return !w->meta || (k->words[w->meta] == now[w->meta] &&
 			    k->words[w->meta + 1] == (now[w->meta + 1] != 0) &&
