@@ -5,7 +5,7 @@
 . "$(dirname "$0")/../lib.sh"
 need_tracing
 LIMIT_KB=$((128 * 1024)) BACKLOG_KB=$((288 * 1024)) GROWTH_KB=128
-how_many SECONDS_TRACED 6 40
+how_many SECONDS_TRACED 9 40
 
 # used: VmHWM, VmRSS and RssAnon of ditrace (not of its target) every half second
 used() {
