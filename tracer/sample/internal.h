@@ -210,6 +210,7 @@ struct sampler_process {
 	uint64_t stacks_ns, python_ns; /* when they were last looked for */
 	bool unread;		       /* /proc/PID/maps is to be read (again) */
 	bool mapped;		       /* there are new mappings since `natives` was opened */
+	bool ended;		       /* before the present read began */
 	bool told;		       /* the eBPF program knows how to walk it */
 	bool python_gone;	       /* there is no Python that ditrace can read */
 	struct {

@@ -368,21 +368,30 @@ static void on_record(const struct perf_event_header *h, uint64_t time, void *ar
 	}
 }
 
-static void drop_ended(struct sampler *s)
+static void look_for_ended(struct sampler *s)
 {
 	static const uint64_t pause_ns = 2000000000;
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 	if (now - s->looked_ns < pause_ns)
 		return;
 	s->looked_ns = now;
-	for (size_t i = s->nprocesses; i--;)
-		if (!process_alive(sampler_process_pid(s->processes[i])))
-			drop(s, sampler_process_pid(s->processes[i]));
+	for (size_t i = 0; i < s->nprocesses; i++)
+		s->processes[i]->ended = !process_alive(s->processes[i]->pid);
 }
 
+static void drop_ended(struct sampler *s)
+{
+	for (size_t i = s->nprocesses; i--;)
+		if (s->processes[i]->ended)
+			drop(s, s->processes[i]->pid);
+}
+
+/* What a process did just before it ended is in the buffers still: it is dropped by a read that
+ * began when it had ended. */
 int sampler_read(struct sampler *s)
 {
 	bool full;
+	look_for_ended(s);
 	int r = perf_rings_read(s->rings, on_record, s, &full);
 	give_all(s);
 	drop_ended(s);
