@@ -48,6 +48,18 @@ static inline int64_t in_s(struct in *in)
 
 int32_t in_s32(struct in *in);
 
+/* A number that the file of an older ditrace does not have, at the end of a record or in its
+ * padding: then 0. */
+static inline uint64_t in_later_u(struct in *in)
+{
+	return in->p < in->end ? in_u(in) : 0;
+}
+
+static inline int64_t in_later_s(struct in *in)
+{
+	return in->p < in->end ? in_s(in) : 0;
+}
+
 /* A number below `limit`, at most 2^32. */
 static inline uint32_t in_below(struct in *in, uint64_t limit)
 {

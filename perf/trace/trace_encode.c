@@ -274,7 +274,7 @@ static void get_row(struct in *in, struct arena *a, struct tensor_stats *r)
 const struct event_stats *trace_decode_stats(struct in *in, struct arena *a)
 {
 	/* After the values of an event that was not measured comes nothing, or padding. */
-	uint64_t n = in->p < in->end ? in_u(in) : 0;
+	uint64_t n = in_later_u(in);
 	if (!n || in->bad)
 		return NULL;
 	if (n > (uint64_t)(in->end - in->p)) {

@@ -65,29 +65,26 @@ static int read_lost(enum trace_type type, struct in *in, struct trace_item *ite
 {
 	item->lost.time_ns = in_u(in);
 	item->lost.count = in_u(in);
-	uint64_t summed = type == TRACE_LOST && in->p < in->end ? in_u(in) : 0;
+	uint64_t summed = type == TRACE_LOST ? in_later_u(in) : 0;
 	if (summed > item->lost.count)
 		return -EBADMSG;
 	item->lost.count -= summed;
 	return item->lost.count > 0;
 }
 
-/* What the file of an older ditrace does not have is 0. */
 static int read_stats(struct in *in, struct trace_stats *s)
 {
 	*s = (struct trace_stats){.probe_ns = in_u(in)};
 	s->seen_permille = (uint32_t)in_u(in);
 	s->wall_ns = in_u(in);
-	s->cpu_ns = in->p < in->end ? in_u(in) : 0;
-	s->lean = in->p < in->end ? in_u(in) : 0;
-	if (in->p == in->end)
-		return 1;
-	s->turns = in_u(in);
-	s->slowdown = in_s(in);
-	s->slowdown_error = in_u(in);
-	s->turns_ops = in_u(in);
-	s->probe_is_least = in->p < in->end && in_b(in);
-	s->no_blocks = in->p < in->end ? in_u(in) : 0;
+	s->cpu_ns = in_later_u(in);
+	s->lean = in_later_u(in);
+	s->turns = in_later_u(in);
+	s->slowdown = in_later_s(in);
+	s->slowdown_error = in_later_u(in);
+	s->turns_ops = in_later_u(in);
+	s->probe_is_least = in_later_u(in);
+	s->no_blocks = in_later_u(in);
 	return 1;
 }
 
