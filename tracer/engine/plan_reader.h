@@ -107,6 +107,9 @@ struct py_thread {
 	uint32_t misses, wait;
 	uint32_t nrecent;
 	uint64_t recent[PY_RECENT]; /* frames of the last walk */
+	uint32_t nmet;
+	uint64_t met[PY_FRAMES]; /* code objects that pyframes_put was the first to send; taken, and
+				    nmet set to 0, by the caller */
 };
 
 /* A frame and its current instruction. frame 0: none. */
@@ -125,6 +128,9 @@ struct py_place pyframes_innermost(struct py_thread *t, const struct py_walk *w,
  * are counted in it as the backward's own if `is_backward`. */
 void pyframes_put(struct py_thread *t, const struct py_walk *w, struct remote *mem,
 		  struct hit_buf *out, uint64_t frame, bool is_backward, uint64_t base);
+
+/* Forget which code objects pyframes_put has sent: another reader begins. */
+void pyframes_begin(void);
 
 /* Whether pyframes_put has sent the code object at this address, in any process. May give a false
  * positive, never a false negative. */

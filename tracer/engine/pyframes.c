@@ -156,12 +156,21 @@ static _Atomic uint64_t *bit_of(uint64_t code, uint64_t *bit)
 	return &named[h >> 6];
 }
 
-static void name_code(uint64_t code)
+static void name_code(struct py_thread *t, uint64_t code)
 {
 	uint64_t bit;
 	_Atomic uint64_t *word = bit_of(code, &bit);
-	if (!(atomic_load_explicit(word, memory_order_relaxed) & bit))
-		atomic_fetch_or_explicit(word, bit, memory_order_relaxed);
+	if (atomic_load_explicit(word, memory_order_relaxed) & bit ||
+	    atomic_fetch_or_explicit(word, bit, memory_order_relaxed) & bit)
+		return;
+	if (t->nmet < PY_FRAMES)
+		t->met[t->nmet++] = code;
+}
+
+void pyframes_begin(void)
+{
+	for (size_t i = 0; i < sizeof(named) / sizeof(*named); i++)
+		atomic_store_explicit(&named[i], 0, memory_order_relaxed);
 }
 
 bool pyframes_may_have_named(uint64_t code)
@@ -189,7 +198,7 @@ void pyframes_put(struct py_thread *t, const struct py_walk *w, struct remote *m
 		frame = f.previous;
 		if (f.is_marker)
 			continue;
-		name_code(f.code & ~7ULL);
+		name_code(t, f.code & ~7ULL);
 		*to++ = f.code & ~7ULL;
 		*to++ = f.instr;
 		*to++ = f.local;

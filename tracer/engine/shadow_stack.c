@@ -221,6 +221,54 @@ static void send_entry(struct shadow_stack *t, const struct op_hit *h, const str
 	h->out->inner = false;
 }
 
+static void put_region(const struct op_hit *h, uint64_t addr, uint32_t len)
+{
+	uint8_t bytes[CODE_LINES];
+	struct item *it = hit_buf_item(h->out, ITEM_DATA, 0, 0);
+	hit_buf_word(h->out, addr);
+	len = len > sizeof(bytes) ? 0 : remote_read_most(h->mem, addr, bytes, len);
+	hit_buf_put(h->out, bytes, len);
+	it->len = (uint16_t)(8 + len);
+}
+
+/* The bytes object at `at`. */
+static void put_lines(const struct op_hit *h, uint64_t at)
+{
+	const struct py_code_read *c = &h->conf->code;
+	uint64_t left = remote_word(h->mem, at + c->bytes_size) + c->bytes_data;
+	for (unsigned i = 0; i < CODE_PIECES && left; i++) {
+		uint64_t n = left < CODE_LINES ? left : CODE_LINES;
+		put_region(h, at + (uint64_t)i * CODE_LINES, (uint32_t)n);
+		left -= n;
+	}
+}
+
+/* A Python code object, and what it points to, as it may not be there any more when the record is
+ * read: code that runs once, as by exec(), is freed, and processes end. */
+static void send_code(struct shadow_stack *t, const struct op_hit *h, uint64_t code, uint8_t kind)
+{
+	const struct py_code_read *c = &h->conf->code;
+	const struct open_op none = {.sp = code};
+	begin_hit(t, h, &none, kind, 0);
+	put_region(h, code, c->size & 0x1ff);
+	put_region(h, remote_word(h->mem, code + c->filename), CODE_STRING);
+	put_region(h, remote_word(h->mem, code + c->name), CODE_STRING);
+	put_lines(h, remote_word(h->mem, code + c->linetable));
+	hit_buf_send(h->out);
+}
+
+/* They are no part of the op: it does not wait for them, nor is anything of it lost with them. */
+static void send_met(struct shadow_stack *t, const struct op_hit *h)
+{
+	const bool stop = h->out->stop, gap = t->gap;
+	h->out->stop = t->gap = false;
+	for (uint32_t i = 0; i < t->py.nmet; i++)
+		send_code(t, h, t->py.met[i], HIT_CODE_MET);
+	h->out->stop = stop;
+	t->gap = gap;
+	t->py.nmet = 0;
+}
+
 bool shadow_stack_entry(struct shadow_stack *t, const struct op_hit *h)
 {
 	struct py_place now = {0};
@@ -253,6 +301,8 @@ bool shadow_stack_entry(struct shadow_stack *t, const struct op_hit *h)
 	keep_words(h, f);
 	if (!f->muted)
 		send_entry(t, h, up, f);
+	if (t->py.nmet)
+		send_met(t, h);
 	t->shown += is_shown(f);
 	t->depth++;
 	return true;
@@ -312,43 +362,12 @@ void shadow_stack_exit(struct shadow_stack *t, const struct op_hit *h)
 	t->depth--;
 }
 
-static void put_region(const struct op_hit *h, uint64_t addr, uint32_t len)
-{
-	uint8_t bytes[CODE_LINES];
-	struct item *it = hit_buf_item(h->out, ITEM_DATA, 0, 0);
-	hit_buf_word(h->out, addr);
-	len = len > sizeof(bytes) ? 0 : remote_read_most(h->mem, addr, bytes, len);
-	hit_buf_put(h->out, bytes, len);
-	it->len = (uint16_t)(8 + len);
-}
-
-/* The bytes object at `at`. */
-static void put_lines(const struct op_hit *h, uint64_t at)
-{
-	const struct py_code_read *c = &h->conf->code;
-	uint64_t left = remote_word(h->mem, at + c->bytes_size) + c->bytes_data;
-	for (unsigned i = 0; i < CODE_PIECES && left; i++) {
-		uint64_t n = left < CODE_LINES ? left : CODE_LINES;
-		put_region(h, at + (uint64_t)i * CODE_LINES, (uint32_t)n);
-		left -= n;
-	}
-}
-
-/* Code that runs once, as by exec(), is gone before it can be read from outside: send it along. Of
- * the tens of thousands freed when a process ends, few were in a record. */
+/* Of the tens of thousands freed when a process ends, few were in a record. */
 bool shadow_stack_code_freed(struct shadow_stack *t, const struct op_hit *h)
 {
-	const struct py_code_read *c = &h->conf->code;
-	uint64_t code = h->regs[ARCH_ARG0];
-	const struct open_op none = {.sp = code};
-	if (!pyframes_may_have_named(code))
+	if (!pyframes_may_have_named(h->regs[ARCH_ARG0]))
 		return false;
-	begin_hit(t, h, &none, HIT_CODE_FREED, 0);
-	put_region(h, code, c->size & 0x1ff);
-	put_region(h, remote_word(h->mem, code + c->filename), CODE_STRING);
-	put_region(h, remote_word(h->mem, code + c->name), CODE_STRING);
-	put_lines(h, remote_word(h->mem, code + c->linetable));
-	hit_buf_send(h->out);
+	send_code(t, h, h->regs[ARCH_ARG0], HIT_CODE_FREED);
 	return true;
 }
 

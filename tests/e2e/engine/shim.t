@@ -64,6 +64,27 @@ late_for_new() {
 	like "an operator that ends with the program has its schema" "$T/events" '"op":"ditrace_test::text".*"name":"b"'
 }
 
+# ended PID: it has, and its parent does not know yet
+ended() {
+	grep -q '^State:.Z' "/proc/$1/status"
+}
+
+# unread: all of ditrace stands still from a moment on until the program has ended, with code that called no op before
+unread() {
+	local tracer pid
+	start "$DITRACE" run --engine shim -o "$T/unread" "$PY" in_turn.py "train.py --steps 6" compiled.py >"$T/out" 2>"$T/err"
+	tracer=$child
+	wait_line "$T/out" '^0 '
+	kill -STOP "$tracer"
+	pid=$(sed -n 's/^pid //p' "$T/out")
+	before_long ended "$pid"
+	kill -CONT "$tracer"
+	finish "$tracer"
+	"$DITRACE" script --format jsonl "$T/unread" >"$T/events"
+	ok "ops that were read after the end" [ "$(grep -c '/compiled.py"' "$T/events")" -gt 20 ]
+	is "have all their lines" "$(grep -c '"function":"?"' "$T/events")" 0
+}
+
 # Known of PyTorch 2.11 and 2.13
 has_compile_times() { printf '%s\n' 2.11 "$TORCH" | sort -CV; }
 
@@ -86,6 +107,7 @@ shim() {
 	fi
 	same_events "a late import" 100 late_import
 	late_for_new
+	unread
 	killed
 	if of_first_torch; then killed --stats; else skip "one with --stats was killed with another torch: make test-long" 2; fi
 }

@@ -407,6 +407,7 @@ void recorder_start(void *h, bool (*come)(void *torch))
 		is_unknown = false;
 	}
 	new_operators_begin();
+	pyframes_begin();
 	ticks_prepare();
 	shim_lock();
 	if (!registered && !exiting) {

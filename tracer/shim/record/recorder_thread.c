@@ -76,6 +76,8 @@ static int send_small(struct recorder_thread *t, const struct hit *h)
 static int thread_overflow(struct recorder_thread *t, struct hit *h)
 {
 	int r = -1;
+	if (h->kind == HIT_CODE_MET)
+		return r; /* it can be read from the process, for as long as that is there */
 	if (h->flags & HIT_MORE && t->out.lean)
 		return r; /* the last record of the hit says so */
 	if (t->out.lean && h->kind == HIT_ENTRY && !(h->flags & HIT_CONT))
