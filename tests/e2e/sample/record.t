@@ -184,7 +184,7 @@ children() {
 	ok "the op is the child'\''s" python3 -c 'import json, sys
 r = json.load(open(sys.argv[1]))
 rows = [x for x in r["rows"] if x["op"] == "aten::mm"]
-print(rows, r["summary"])
+print(r["rows"], r["summary"])
 sys.exit(not rows or rows[0]["pid"] == r["summary"]["targets"][0]["pid"])' "$T/json"
 }
 

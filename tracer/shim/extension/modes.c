@@ -52,9 +52,10 @@ void python_forget(void)
 
 extern const char _binary_modes_py_start[], _binary_modes_py_end[];
 
-static object *module; /* a dict: the globals of modes/; NULL: not loaded */
-static bool entered;   /* injected by way of a thread, not preloaded */
-static bool was_in;    /* loaded at least once before */
+static object *module;	/* a dict: the globals of modes/; NULL: not loaded */
+static bool entered;	/* injected by way of a thread, not preloaded */
+static bool was_in;	/* loaded at least once before */
+static uint32_t coming; /* how often it was loaded: a keeper minds its own alone */
 
 /* Call function() of modes/; its result as a number, 0 when it fails. With the GIL. */
 static long ask(const char *function)
@@ -88,21 +89,31 @@ static void end(void)
 	set_phase(SHIM_OUT);
 }
 
-/* Runs on the main thread; stop() of modes/ says whether everything is removed from it. */
-static int take_out(void *unused)
+static bool is_going(uint32_t number)
 {
-	(void)unused;
-	if (module && ditrace_shim_state.modes == SHIM_GOING && ask("stop"))
+	return number == coming && ditrace_shim_state.modes == SHIM_GOING;
+}
+
+/* Runs on the main thread; stop() of modes/ says whether everything is removed from it. */
+static int take_out(void *number)
+{
+	if (module && !modes_busy && is_going((uint32_t)(uintptr_t)number) && ask("stop"))
 		end();
 	return 0;
 }
 
-static void leave(void)
+/* Unless they could not be installed, as ditrace ended meanwhile. */
+static void leave(uint32_t number)
 {
 	int state = py.PyGILState_Ensure();
-	set_phase(SHIM_GOING);
-	ask("leave_all");
+	const bool is_in = number == coming && ditrace_shim_state.modes == SHIM_IN;
+	if (is_in) {
+		set_phase(SHIM_GOING);
+		ask("leave_all");
+	}
 	py.PyGILState_Release(state);
+	if (number != coming)
+		return;
 	modes_threads_stop();
 	if (entered)
 		answer_tidy(ditrace_shim_state.modes_socket);
@@ -112,15 +123,16 @@ static void leave(void)
 static void *keeper(void *arg)
 {
 	enum { AGAIN_MS = 20, SELDOM_MS = 1000, SOON = 500 };
-	struct pollfd p = {.fd = (int)(intptr_t)arg, .events = POLLRDHUP};
+	const uint32_t number = (uint32_t)((uintptr_t)arg >> 32);
+	struct pollfd p = {.fd = (int)(uint32_t)(uintptr_t)arg, .events = POLLRDHUP};
 	prctl(PR_SET_NAME, SHIM_THREAD);
 	modes_threads_start(enter_thread);
 	while (poll(&p, 1, -1) <= 0)
 		;
 	if (py.Py_IsInitialized())
-		leave();
-	for (int i = 0; ditrace_shim_state.modes == SHIM_GOING && py.Py_IsInitialized(); i++) {
-		py.Py_AddPendingCall(take_out, NULL);
+		leave(number);
+	for (int i = 0; is_going(number) && py.Py_IsInitialized(); i++) {
+		py.Py_AddPendingCall(take_out, (void *)(uintptr_t)number);
 		poll(NULL, 0, i < SOON ? AGAIN_MS : SELDOM_MS);
 	}
 	return NULL;
@@ -145,7 +157,10 @@ static object *modes_keep(object *self, object *fd)
 	int sock = (int)py.PyLong_AsLong(fd);
 	(void)self;
 	set_phase(sock < 0 ? SHIM_OUT : SHIM_IN);
-	return py.PyLong_FromLong(sock < 0 ? 0 : start_thread(keeper, (void *)(intptr_t)sock));
+	if (sock < 0)
+		return py.PyLong_FromLong(0);
+	const uintptr_t what = (uintptr_t)coming << 32 | (uint32_t)sock; /* keeper */
+	return py.PyLong_FromLong(start_thread(keeper, (void *)what));
 }
 
 /* fill(dict): the functions of the library for modes/. */
@@ -188,6 +203,7 @@ static int begin(void *unused)
 	(void)unused;
 	python_drop(module); /* inherited from the parent of a fork */
 	module = NULL;
+	coming++;
 	if (fill_module()) {
 		was_in = true;
 		run_start();

@@ -9,7 +9,7 @@ import torch.utils._python_dispatch as operators
 from ditrace_modes.calls import quietly
 from ditrace_modes.level import LEVEL
 from ditrace_modes.link import LINK
-from ditrace_modes.native import AGAIN, end, forget_modules, is_inside, no_more_threads, ready
+from ditrace_modes.native import AGAIN, end, forget_modules, is_inside, is_out, no_more_threads, ready
 from ditrace_modes.session import flush, start_features, tell_names, tell_totals
 from ditrace_modes.threads import end_threads, enter_thread, is_tracing, start_threads
 from ditrace_modes.wrapped import end_functions
@@ -17,6 +17,17 @@ from ditrace_modes.wrapped import end_functions
 
 def install():
     LINK.connect()
+    try:
+        start()
+    except BaseException:
+        end()
+        raise
+    finally:
+        if is_out():  # leave_all() may have been called before there was all to undo
+            change_nothing()
+
+
+def start():
     LEVEL.choose(LINK.settings.get("level") == "aten")
     ready(LEVEL.push, LEVEL.pop)
     start_features()
@@ -80,11 +91,16 @@ def leave_thread(*_):
         sys.setprofile(look)
 
 
-def leave_all():
-    """Called when ditrace is gone or wants to go: nothing is changed from now on."""
-    end_threads()
+def change_nothing():
+    """From now on."""
     end()
+    end_threads()
     quietly(end_functions)
+
+
+def leave_all():
+    """Called when ditrace is gone or wants to go."""
+    change_nothing()
     with LINK.lock:
         try:
             tell_totals()

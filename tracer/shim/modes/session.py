@@ -7,7 +7,7 @@ from ditrace_modes.link import LINK
 from ditrace_modes.native import counts, forget, is_out, spent, threads
 from ditrace_modes.saved import Saved
 from ditrace_modes.verdicts import Judged, tell_silent
-from ditrace_modes.wrapped import missing_functions, start_functions
+from ditrace_modes.wrapped import forget_binding, missing_functions, start_functions
 
 
 def flush(*_):
@@ -64,4 +64,5 @@ def after_fork():
     forget()
     Judged.silent = {}
     Saved.done = {}
+    forget_binding()
     LINK.after_fork()

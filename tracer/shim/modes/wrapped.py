@@ -3,6 +3,7 @@ import functools
 import importlib.machinery
 import inspect
 import sys
+import threading
 import types
 
 import torch.overrides as functions
@@ -48,7 +49,7 @@ def place_of(name):
 def exchange(old, new):
     """Every module that has `old`, by whatever name, has `new` from now on."""
     for module in list(sys.modules.values()):
-        if isinstance(module, types.ModuleType):
+        if issubclass(type(module), types.ModuleType):  # without asking what stands for a module, which may import it
             names = vars(module)
             for k in [k for k, v in list(names.items()) if v is old]:
                 names[k] = new
@@ -75,14 +76,11 @@ class Function:
         self.name, self.plan, self.why, self.is_bound, self.undo = name, UNKNOWN, "", False, None
 
     def bind(self):
+        self.why, self.is_bound = "", True  # already for what runs within wrap
         try:
-            self.why = ""
             self.wrap(*place_of(self.name))
-            self.is_bound = True
-            if is_out():  # ditrace ended meanwhile, before there was anything to undo
-                self.unwrap()
         except Missing as e:
-            self.why = str(e)
+            self.why, self.is_bound = str(e), False
 
     def wrap(self, holder, attribute, found):
         kind = type(found) if isinstance(found, (staticmethod, classmethod)) else None
@@ -93,6 +91,7 @@ class Function:
             return  # the mode meets it
         if isinstance(func, type) or not callable(func):
             raise Missing("it is a class: name the method, as in Class.forward" if isinstance(func, type) else "it cannot be called")
+        self.func = func
         new = wrapper_of(func, self.changed)
         new = kind(new) if kind else new
         had = attribute in vars(holder)
@@ -100,7 +99,6 @@ class Function:
             setattr(holder, attribute, new)
         except (TypeError, AttributeError) as e:
             raise Missing(first_line(e)) from None
-        self.func = func
         if isinstance(holder, types.ModuleType):
             exchange(found, new)
             self.undo = lambda: exchange(new, found)
@@ -147,6 +145,7 @@ def put_back(holder, attribute, new, found, had):
 
 
 FUNCTIONS = {}  # name: Function
+BINDING = threading.RLock()  # of whoever binds: the program calls what is bound already, which may want more bound
 
 
 class Finder:
@@ -187,14 +186,21 @@ def leave_imports():
 
 
 def bind_all():
-    missing = [f for f in FUNCTIONS.values() if not f.is_bound]
-    for f in missing:
-        f.bind()
-    FINDER.names = {f.name.rsplit(".", n)[0] for f in missing if not f.is_bound for n in range(1, f.name.count(".") + 1)}
-    if not FINDER.names:
-        leave_imports()
-    elif FINDER not in sys.meta_path:
-        sys.meta_path.insert(0, FINDER)
+    with BINDING:
+        missing = [] if is_out() else [f for f in list(FUNCTIONS.values()) if not f.is_bound]
+        for f in missing:
+            f.bind()
+        FINDER.names = {f.name.rsplit(".", n)[0] for f in missing if not f.is_bound for n in range(1, f.name.count(".") + 1)}
+        if not FINDER.names:
+            leave_imports()
+        elif FINDER not in sys.meta_path:
+            sys.meta_path.insert(0, FINDER)
+
+
+def forget_binding():
+    """In a fork: whoever was binding is not here."""
+    global BINDING
+    BINDING = threading.RLock()
 
 
 def bind_late():
@@ -205,17 +211,20 @@ def bind_late():
 
 def start_functions():
     names = [n for n in LINK.settings["functions"] if not n.startswith("torch.Tensor.")]
-    for name in [n for n in FUNCTIONS if n not in names]:
-        FUNCTIONS.pop(name).unwrap()
-    for name in names:
-        FUNCTIONS.setdefault(name, Function(name)).plan = UNKNOWN
-    bind_all()
+    with BINDING:
+        for name in [n for n in FUNCTIONS if n not in names]:
+            FUNCTIONS.pop(name).unwrap()
+        for name in names:
+            FUNCTIONS.setdefault(name, Function(name)).plan = UNKNOWN
+        bind_all()
 
 
 def end_functions():
-    leave_imports()
-    for f in list(FUNCTIONS.values()):
-        f.unwrap()
+    """After end(): from then on nothing is bound."""
+    with BINDING:
+        leave_imports()
+        for f in list(FUNCTIONS.values()):
+            f.unwrap()
 
 
 def missing_functions():
