@@ -9,7 +9,7 @@
 #include "base/system.h"
 #include "symbolizer/target/process.h"
 #include "tracer/intervene/intervene.h"
-#include "tracer/proc/devices.h"
+#include "tracer/proc/thread_facts.h"
 
 /* --capture saves calls by the library: not collectives, which it stops at. */
 static bool saves_inside(const struct session_opts *o)

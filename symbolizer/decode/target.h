@@ -17,7 +17,7 @@
 #include "symbolizer/python/python.h"
 #include "symbolizer/target/elf.h"
 #include "symbolizer/target/maps.h"
-#include "symbolizer/target/mem.h"
+#include "symbolizer/target/process.h"
 #include "symbolizer/torch/layout.h"
 
 /* Operators registered with the dispatcher of a live process: for boxed calls, and for operators

@@ -11,8 +11,8 @@
 #include "base/err.h"
 #include "symbolizer/event/event.h"
 #include "symbolizer/plan/plan.h"
-#include "symbolizer/target/mem.h"
 #include "symbolizer/target/elf.h"
+#include "symbolizer/target/process.h"
 
 /* Facts about the tensor layout, read from the machine code of the target's own exported accessors
  * ("static evidence"). Any fact may be missing: a build may lack the accessor, or compile it to

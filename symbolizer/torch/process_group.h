@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "symbolizer/target/elf.h"
-#include "symbolizer/target/mem.h"
+#include "symbolizer/target/process.h"
 #include "symbolizer/torch/layout.h"
 
 /* member_x86_64.c: which member of its object a function of `len` bytes at `code` (NULL: none)

@@ -56,7 +56,7 @@ bool when_is_sign(const struct when_parser *p, const char *sign)
 	return !p->code && p->now.kind == TOKEN_SIGN && !strcmp(p->now.sign, sign);
 }
 
-bool when_is_name(const struct when_parser *p, const char *name)
+static bool when_is_name(const struct when_parser *p, const char *name)
 {
 	return !p->code && p->now.kind == TOKEN_NAME && !strcmp(p->now.name, name);
 }

@@ -1,5 +1,5 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
-#include "tracer/capture/selection.h"
+#include "tracer/capture/capture.h"
 
 #include <errno.h>
 #include <pcre2.h>

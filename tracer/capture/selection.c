@@ -1,4 +1,4 @@
-#include "tracer/capture/selection.h"
+#include "tracer/capture/capture.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -7,7 +7,6 @@
 #include <stdint.h>
 
 #include "base/arena.h"
-#include "base/block_table.h"
 #include "base/map.h"
 #include "symbolizer/event/event.h"
 #include "tracer/device/launches.h"
@@ -92,7 +91,7 @@ bool op_history_find(const struct op_history *h, uint64_t t, enum activity_launc
 
 void op_history_free(struct op_history *h);
 
-/* activity_names.c */
+/* Names of what devices did (launches_records.c). */
 
 /* Zero-initialise. */
 struct activity_names {
@@ -101,13 +100,6 @@ struct activity_names {
 	size_t room;
 	struct arena arena;
 };
-
-/* The name of a kernel with that symbol. Lives as long as `n`, as do the others; NULL when out of
- * memory. */
-const char *activity_name_of_kernel(struct activity_names *n, const char *symbol);
-
-/* The name of a copy or a set. */
-const char *activity_name_of_memory(struct activity_names *n, const struct activity_record *r);
 
 void activity_names_free(struct activity_names *n);
 
