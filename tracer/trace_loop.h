@@ -15,23 +15,10 @@
 #include "tracer/proc/thread_facts.h"
 #include "tracer/session/session.h"
 
-/* trace_samples.c: samples in addition to a session's events, in the same file: --sample of run and
+/* start.c: samples in addition to a session's events, in the same file: --sample of run and
  * attach. */
 
 struct trace_samples;
-
-/* Start sampling at `hz`, the argument of --sample; NULL: do not sample, *out is NULL; "": 99 per
- * second. The caller keeps the session. 0 or -errno with *e; free with trace_samples_finish. */
-int trace_samples_open(const char *hz, struct session *session, struct trace_samples **out,
-		       struct err *e);
-
-/* Whether `hz` is such an argument. 0, or -EINVAL with *e. */
-int trace_samples_check(const char *hz, struct err *e);
-
-/* Like sampler_add_child and sampler_add_process; `s` may be NULL in these and the following
- * functions. */
-int trace_samples_add_child(struct trace_samples *s, pid_t child, struct err *e);
-int trace_samples_add_process(struct trace_samples *s, pid_t pid, struct err *e);
 
 /* A descriptor to poll; -1: none. */
 int trace_samples_fd(const struct trace_samples *s);
@@ -301,7 +288,7 @@ int intervene_run(struct intervene_opts *change, const struct session_opts *o, c
 int intervene_attach(struct intervene_opts *change, const struct session_opts *o, pid_t pid,
 		     bool wait);
 
-/* intervene_beside.c: interventions beside a trace. */
+/* Interventions beside a trace. */
 
 struct intervene_beside;
 

@@ -7,7 +7,6 @@
 #include <stdint.h>
 
 #include "base/arena.h"
-#include "symbolizer/decode/decode_value.h"
 #include "symbolizer/decode/decoder.h"
 #include "symbolizer/decode/target.h"
 #include "symbolizer/plan/plan.h"

@@ -8,7 +8,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
-#include "symbolizer/decode/decode_value.h"
+#include "symbolizer/decode/decoder.h"
 #include "symbolizer/event/event.h"
 #include "symbolizer/native/native_stack.h"
 #include "symbolizer/ops/ops.h"

@@ -103,7 +103,7 @@ struct activity_names {
 
 void activity_names_free(struct activity_names *n);
 
-/* correlations.c: the launches of a process by correlation, and what came of those that are not
+/* launches_index.c: the launches of a process by correlation, and what came of those that are not
  * settled. */
 
 #define NO_LAUNCH UINT32_MAX
@@ -198,7 +198,7 @@ bool blocks_freed(struct blocks *b, struct memory_event *m);
 
 void blocks_free(struct blocks *b);
 
-/* waiting.c: the launches of a thread that no op was found for yet, by time. */
+/* launches_index.c: the launches of a thread that no op was found for yet, by time. */
 
 struct waiting_launch {
 	uint64_t ns;

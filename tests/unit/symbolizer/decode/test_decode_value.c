@@ -1,7 +1,7 @@
 
 #include "tests/unit/unit.h"
 
-#include "symbolizer/decode/decode_value.h"
+#include "symbolizer/decode/decoder.h"
 #include "symbolizer/decode/internal.h"
 #include "symbolizer/decode/target.h"
 #include "tests/unit/fake_interned.h"
