@@ -1,4 +1,4 @@
-/* Hash maps, and dense ids for byte strings. */
+/* Hash maps, dense ids for byte strings, and blocks of memory by address. */
 #ifndef BASE_MAP_H
 #define BASE_MAP_H
 

@@ -1,4 +1,5 @@
-/* Shared by run, attach and doctor: options, how tracing begins, and its main loop. */
+/* Shared by run, attach, doctor and the live view: options, how tracing begins, and its main loop,
+ * here or in a process in the background. */
 #ifndef TRACER_TRACE_LOOP_H
 #define TRACER_TRACE_LOOP_H
 

@@ -123,6 +123,8 @@ void snapshot_clear(struct snapshot *s);
 
 void snapshot_free(struct snapshot *s);
 
+/* The files. */
+
 /* What torch.load needs to open a file; several may apply. */
 enum {
 	/* Holds a float, a complex number, a torch.device, or a dtype as a value other than

@@ -139,6 +139,8 @@ static inline struct value value_not_decoded(const char *reason)
 	return (struct value){.kind = VALUE_NOT_DECODED, .str = reason};
 }
 
+/* Hits into events. */
+
 /* Called for each event when it ends: children before their parents. The event and its values are
  * valid during the call only; op, stacks and frames for as long as the target. */
 typedef void decoder_event_fn(const struct op_event *ev, void *arg);

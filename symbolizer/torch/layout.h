@@ -1,5 +1,5 @@
-/* The memory layout of tensors in an unknown build of libtorch: learned from raw snapshots of live
- * tensors, C++ RTTI and libtorch's own accessors, without a table of versions. */
+/* The memory layout of tensors and other objects in an unknown build of libtorch: learned from raw
+ * snapshots of live tensors, C++ RTTI and libtorch's own accessors, without a table of versions. */
 #ifndef SYMBOLIZER_TORCH_LAYOUT_H
 #define SYMBOLIZER_TORCH_LAYOUT_H
 

@@ -23,7 +23,6 @@
 
 /* Lists of operators in environment variables (OP_CAPTURE_LIST), read as ditorch reads them. */
 
-struct op_desc;
 struct oplist_item;
 
 /* A list as is_opname_match (op_tools/utils.py of ditorch) takes it: comma-separated items, each a
@@ -145,6 +144,8 @@ bool selection_pick(const struct selection_policy *p, struct pick *out);
 bool selection_wants_op(const struct selection_policy *p, const struct op_desc *op);
 
 void selection_free(struct selection *s);
+
+/* Captures of the calls chosen. */
 
 struct capture_opts {
 	const char *dir;	   /* --capture=DIR, "" for the current one; NULL: no capture */

@@ -1,4 +1,5 @@
-/* What /proc reports of a thread (proc_pid_task(5)) and of a process (proc(5)). */
+/* What /proc reports of a thread (proc_pid_task(5)) and of a process (proc(5)), and the devices
+ * that it uses. */
 #ifndef TRACER_PROC_THREAD_FACTS_H
 #define TRACER_PROC_THREAD_FACTS_H
 
