@@ -181,6 +181,8 @@ void intern_free(struct intern *t)
 	*t = (struct intern){0};
 }
 
+/* Blocks of memory. */
+
 struct block *block_table_get(const struct block_table *t, uint64_t key)
 {
 	int64_t at = map_get(&t->at, key);

@@ -1,3 +1,4 @@
+/* A Python that runs captures: the sandbox that it may be in, and what is sent to it and back. */
 #define _GNU_SOURCE
 #include "replay/replay.h"
 
@@ -19,6 +20,8 @@
 #include "base/arena.h"
 #include "base/run_python.h"
 #include "replay/internal.h"
+
+/* The sandbox. */
 
 static void sandbox_word(struct sandbox *s, const char *word)
 {
@@ -149,6 +152,8 @@ int caution_before(struct caution *c, const char *python, char *const *folders, 
 	*before = c->sandbox.argv;
 	return r;
 }
+
+/* The Python. */
 
 extern char **environ;
 extern const char _binary_runner_py_start[], _binary_runner_py_end[];

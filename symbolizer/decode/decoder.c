@@ -142,6 +142,9 @@ void decoder_feed_now(struct decoder *d, const struct hit *h)
 	decoder_pair(d, d->procs[h->proc].target, h);
 }
 
+/* Probes that are no op: gradients as a node returns them and as they flow on, and collectives that
+ * are done. */
+
 void pair_grads_entered(struct target *t, struct open_op *o, const struct hit *h,
 			const struct items *it)
 {

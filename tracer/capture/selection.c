@@ -12,6 +12,8 @@
 #include "symbolizer/ops/filter.h"
 #include "tracer/capture/internal.h"
 
+/* Lists of ops. */
+
 struct oplist_item {
 	char *text;
 	pcre2_code *re;
@@ -183,6 +185,8 @@ void oplist_free(struct oplist *l)
 	free(l->items);
 	*l = (struct oplist){0};
 }
+
+/* Selections. */
 
 struct selection_op {
 	bool known, wanted; /* by the lists, if `known` */

@@ -10,6 +10,8 @@
 #include "tracer/device/internal.h"
 #include "tracer/device/launches.h"
 
+/* Names of what devices did. */
+
 static const char *interned_text(struct activity_names *n, const char *text)
 {
 	bool is_new;
@@ -68,6 +70,8 @@ void activity_names_free(struct activity_names *n)
 	free(n->text);
 	*n = (struct activity_names){0};
 }
+
+/* Records. */
 
 enum { NAMES_MOST = 1 << 16 };
 

@@ -196,6 +196,8 @@ void process_list_free(struct process_list *l)
 	*l = (struct process_list){0};
 }
 
+/* Devices. */
+
 /* `here` exists where there is a device, `used` is open in processes that compute on it; CUDA opens
  * nvidia-uvm, which what only asks for the state of a device (NVML) does not. */
 static const struct device {

@@ -63,6 +63,8 @@ int hang_ranks_add_absent(struct hang_ranks *r)
 	return failed;
 }
 
+/* Where a process is as a whole. */
+
 /* The function of torch.distributed that the program called: of the frames of that package above
  * the program's own the outermost that is no decorator; NULL: none. */
 static const char *called_collective(const struct py_stack *s)
