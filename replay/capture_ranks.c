@@ -111,25 +111,30 @@ static int compare_numbers(int64_t a, int64_t b)
 	return (a > b) - (a < b);
 }
 
+bool capture_is_numbered(const struct capture_place *p)
+{
+	return p->collective && p->collective->group && p->collective->number;
+}
+
+int capture_compare_collectives(const struct capture_place *x, const struct capture_place *y)
+{
+	int r = strcmp(x->collective->group, y->collective->group);
+	return r ? r : compare_numbers(x->collective->number, y->collective->number);
+}
+
 static bool is_matched(const struct capture_place *p)
 {
-	return p->collective && p->start && p->collective->group && p->collective->ranks &&
-	       p->collective->number;
+	return p->start && capture_is_numbered(p) && p->collective->ranks;
 }
 
-static int compare_groups(const struct capture_of_collective *x,
-			  const struct capture_of_collective *y)
-{
-	int r = strcmp(x->group, y->group);
-	r = r ? r : compare_numbers((int64_t)x->nranks, (int64_t)y->nranks);
-	return r ? r : memcmp(x->ranks, y->ranks, x->nranks * sizeof(*x->ranks));
-}
-
+/* By the ranks of the group, too: groups of one name may differ in them. */
 static int compare_calls(const struct capture_place *x, const struct capture_place *y)
 {
+	const struct capture_of_collective *a = x->collective, *b = y->collective;
 	int r = compare_texts(x->start, y->start);
-	r = r ? r : compare_groups(x->collective, y->collective);
-	return r ? r : compare_numbers(x->collective->number, y->collective->number);
+	r = r ? r : capture_compare_collectives(x, y);
+	r = r ? r : compare_numbers((int64_t)a->nranks, (int64_t)b->nranks);
+	return r ? r : memcmp(a->ranks, b->ranks, a->nranks * sizeof(*a->ranks));
 }
 
 /* What is matched comes last. */

@@ -99,9 +99,8 @@ static int by_time(const void *a, const void *b)
 /* Whether they are calls of one collective, of different ranks perhaps. */
 static bool is_same_collective(const struct capture_place *x, const struct capture_place *y)
 {
-	const struct capture_of_collective *a = x->collective, *b = y->collective;
-	return a && b && a->number && a->number == b->number && a->group && b->group &&
-	       !strcmp(a->group, b->group);
+	return capture_is_numbered(x) && capture_is_numbered(y) &&
+	       !capture_compare_collectives(x, y);
 }
 
 /* What a rank got may differ because of what another one gave, whose call began later. */

@@ -23,17 +23,6 @@ static int by_line(const struct keyed *x, const struct keyed *y)
 	return r ? r : (x->p->line > y->p->line) - (x->p->line < y->p->line);
 }
 
-static bool is_numbered(const struct capture_place *p)
-{
-	return p->collective && p->collective->group && p->collective->number;
-}
-
-static int by_number(const struct capture_of_collective *x, const struct capture_of_collective *y)
-{
-	int r = strcmp(x->group, y->group);
-	return r ? r : (x->number > y->number) - (x->number < y->number);
-}
-
 static int by_what(const struct keyed *x, const struct keyed *y)
 {
 	if (x->rank != y->rank)
@@ -41,8 +30,8 @@ static int by_what(const struct keyed *x, const struct keyed *y)
 	if (x->process != y->process)
 		return x->process < y->process ? -1 : 1;
 	int r = strcmp(x->p->op, y->p->op);
-	if (!r && is_numbered(x->p) && is_numbered(y->p))
-		return by_number(x->p->collective, y->p->collective);
+	if (!r && capture_is_numbered(x->p) && capture_is_numbered(y->p))
+		return capture_compare_collectives(x->p, y->p);
 	return r || !x->lines ? r : by_line(x, y);
 }
 

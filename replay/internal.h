@@ -29,6 +29,13 @@ void capture_place_read_rank(struct capture_place *p);
 struct capture_of_collective *capture_of_collective_new(json_t *o);
 void capture_of_collective_free(struct capture_of_collective *c); /* NULL allowed */
 
+/* Whether it is known which collective of its group the call is. */
+bool capture_is_numbered(const struct capture_place *p);
+
+/* Order of numbered calls by group and number; 0: they are of one collective, of different ranks or
+ * runs perhaps. */
+int capture_compare_collectives(const struct capture_place *x, const struct capture_place *y);
+
 /* What is judged together: one call, or those of all ranks that are one collective. */
 struct replay_job {
 	size_t first, n; /* in replay_jobs.order */

@@ -1,5 +1,4 @@
 #define _GNU_SOURCE
-#include "tracer/background.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -12,7 +12,6 @@
 #include "base/options.h"
 #include "base/system.h"
 #include "base/text.h"
-#include "symbolizer/target/mem.h"
 #include "symbolizer/target/process.h"
 #include "tracer/engine/shim/injector.h"
 #include "tracer/intervene/intervene.h"

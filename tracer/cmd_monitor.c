@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -13,6 +14,7 @@
 #include "base/options.h"
 #include "base/system.h"
 #include "base/text.h"
+#include "perf/trace/trace_read.h"
 #include "symbolizer/target/process.h"
 #include "tracer/monitor/monitor.h"
 #include "tracer/proc/thread_facts.h"
@@ -327,6 +329,40 @@ static int check_served(const struct monitor *m, const struct monitor_options *o
 		return metrics_server_check(o->prometheus, e);
 	err_set(e, -EINVAL, "%s is of rows, and --prometheus shows none", option);
 	return err_hint(e, "leave out one of them");
+}
+
+/* --prometheus: what is served comes of tracing, as that of attach --prometheus does, or from a
+ * trace that another ditrace writes. */
+
+static int serve_trace(const char *path, const char *where, uint64_t for_ns)
+{
+	const struct sigaction act = {.sa_handler = on_signal};
+	struct err e = {0};
+	sigaction(SIGINT, &act, NULL);
+	sigaction(SIGTERM, &act, NULL);
+	int r = metrics_serve_trace(path, where, for_ns, &stop, &e);
+	if (r)
+		err_print(&e);
+	return r ? EXIT_FAILED : EXIT_GOOD;
+}
+
+/* Serve metrics at `where`, [HOST:]PORT, of the processes `words`, which are
+ * traced, or of the trace that is named there, until for_ns have passed (0: no limit), all have
+ * ended or there is a signal. Returns the exit status of the command. */
+static int serve_metrics(const char *where, char **words, int n, bool tree, uint64_t for_ns)
+{
+	struct session_opts o = {
+	    .depth = SESSION_ALL_LEVELS, .prometheus = where, .for_ns = for_ns, .quiet = true};
+	struct process_list pids = {0};
+	struct err e = {0};
+	if (n == 1 && !text_number(words[0], &(uint64_t){0}) && trace_query_can_read(words[0]))
+		return serve_trace(words[0], where, for_ns);
+	int r = attach_pids(words, n, tree, &pids, &e);
+	if (r)
+		err_print(&e);
+	int status = r ? EXIT_USAGE : attach_run(&pids, &o, NULL, false);
+	process_list_free(&pids);
+	return status;
 }
 
 int cmd_monitor(int argc, char **argv)

@@ -1,15 +1,107 @@
-/* The command lines of run and attach, checked before a program is started or a process touched. */
+/* The command lines of run and attach, checked before a program is started or a process touched,
+ * and how tracing begins. */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/options.h"
+#include "base/system.h"
+#include "base/text.h"
 #include "symbolizer/ops/filter.h"
 #include "symbolizer/target/process.h"
 #include "symbolizer/when/when.h"
 #include "tracer/engine/engine.h"
 #include "tracer/monitor/monitor.h"
+#include "tracer/sample/sampler.h"
 #include "tracer/trace_loop.h"
+
+/* Samples in addition to a session's events. */
+
+struct trace_samples {
+	struct record_samples to;
+	struct sampler *sampler;
+};
+
+static int parse_hz(const char *text, uint64_t *hz, struct err *e)
+{
+	*hz = SAMPLER_HZ;
+	if (*text && (!text_number(text, hz) || !*hz)) {
+		err_set(e, -EINVAL, "--sample %s: not a number of samples a second", text);
+		return err_hint(e, "--sample=99");
+	}
+	return 0;
+}
+
+/* Whether `hz` is such an argument. 0, or -EINVAL with *e. */
+static int trace_samples_check(const char *text, struct err *e)
+{
+	uint64_t hz;
+	return text ? parse_hz(text, &hz, e) : 0;
+}
+
+/* Start sampling at `hz`, the argument of --sample; NULL: do not sample, *out is NULL; "": 99 per
+ * second. The caller keeps the session. 0 or -errno with *e; free with trace_samples_finish. */
+static int trace_samples_open(const char *text, struct session *session, struct trace_samples **out,
+			      struct err *e)
+{
+	uint64_t hz;
+	*out = NULL;
+	if (!text)
+		return 0;
+	int r = parse_hz(text, &hz, e);
+	if (r)
+		return r;
+	struct trace_samples *s = calloc(1, sizeof(*s));
+	if (!s)
+		return err_set(e, -ENOMEM, "no memory");
+	const struct sampler_sink sink = record_samples_sink(&s->to);
+	s->to.writer = session_writer(session);
+	r = sampler_open(hz, &sink, &s->sampler, e);
+	if (r) {
+		free(s);
+		return r;
+	}
+	trace_write_sampling(s->to.writer, sampler_how(s->sampler));
+	*out = s;
+	return 0;
+}
+
+static int trace_samples_add_child(struct trace_samples *s, pid_t child, struct err *e)
+{
+	return s ? sampler_add_child(s->sampler, child, e) : 0;
+}
+
+/* Like sampler_add_child and sampler_add_process; `s` may be NULL in these and the following
+ * functions. */
+static int trace_samples_add_process(struct trace_samples *s, pid_t pid, struct err *e)
+{
+	return s ? sampler_add_process(s->sampler, pid, e) : 0;
+}
+
+int trace_samples_fd(const struct trace_samples *s)
+{
+	return s ? sampler_fd(s->sampler) : -1;
+}
+
+int trace_samples_read(struct trace_samples *s, struct err *e)
+{
+	int r = s ? sampler_read(s->sampler) : 0;
+	return r ? err_set(e, r, "cannot take samples: %s", strerror(-r)) : 0;
+}
+
+void trace_samples_finish(struct trace_samples *s)
+{
+	if (!s)
+		return;
+	sampler_read(s->sampler);
+	record_samples_summary(s->sampler);
+	sampler_close(s->sampler);
+	free(s);
+}
+
+/* The command line. */
 
 static int check_list(const char *option, const char *list, struct err *e)
 {

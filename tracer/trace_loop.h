@@ -1,4 +1,5 @@
-/* Shared by run, attach and doctor: options, how tracing begins, and its main loop. */
+/* Shared by run, attach, doctor and the live view: options, how tracing begins, and its main loop,
+ * here or in a process in the background. */
 #ifndef TRACER_TRACE_LOOP_H
 #define TRACER_TRACE_LOOP_H
 
@@ -15,23 +16,10 @@
 #include "tracer/proc/thread_facts.h"
 #include "tracer/session/session.h"
 
-/* trace_samples.c: samples in addition to a session's events, in the same file: --sample of run and
+/* start.c: samples in addition to a session's events, in the same file: --sample of run and
  * attach. */
 
 struct trace_samples;
-
-/* Start sampling at `hz`, the argument of --sample; NULL: do not sample, *out is NULL; "": 99 per
- * second. The caller keeps the session. 0 or -errno with *e; free with trace_samples_finish. */
-int trace_samples_open(const char *hz, struct session *session, struct trace_samples **out,
-		       struct err *e);
-
-/* Whether `hz` is such an argument. 0, or -EINVAL with *e. */
-int trace_samples_check(const char *hz, struct err *e);
-
-/* Like sampler_add_child and sampler_add_process; `s` may be NULL in these and the following
- * functions. */
-int trace_samples_add_child(struct trace_samples *s, pid_t child, struct err *e);
-int trace_samples_add_process(struct trace_samples *s, pid_t pid, struct err *e);
 
 /* A descriptor to poll; -1: none. */
 int trace_samples_fd(const struct trace_samples *s);
@@ -247,7 +235,7 @@ int start_attached(struct trace_loop *l, struct session_opts *o, bool wait, stru
 int start_program(struct trace_loop *l, const struct session_opts *o, char *const argv[],
 		  const struct spawn_caller *caller, int *status, struct err *e);
 
-/* attach.c: tracing of running processes from the first to the last. */
+/* cmd_attach.c: tracing of running processes from the first to the last. */
 
 /* Parse `n` PIDs, and with `tree` add what they have started. The first of them is then one that
  * has PyTorch, if any has: it decides what is traced. The caller frees *out even after an error. 0,
@@ -258,11 +246,6 @@ int attach_pids(char **words, int n, bool tree, struct process_list *out, struct
  * status of the command. */
 int attach_run(const struct process_list *pids, struct session_opts *o,
 	       struct intervene_opts *change, bool wait);
-
-/* serve_metrics.c: serve metrics at `where`, [HOST:]PORT, of the processes `words`, which are
- * traced, or of the trace that is named there, until for_ns have passed (0: no limit), all have
- * ended or there is a signal. Returns the exit status of the command. */
-int serve_metrics(const char *where, char **words, int n, bool tree, uint64_t for_ns);
 
 /* start.c: whether the command line of run or attach makes sense, as far as that can be
  * said without the program: syntax, and options that do nothing without another. `changes`: what
@@ -306,7 +289,7 @@ int intervene_run(struct intervene_opts *change, const struct session_opts *o, c
 int intervene_attach(struct intervene_opts *change, const struct session_opts *o, pid_t pid,
 		     bool wait);
 
-/* intervene_beside.c: interventions beside a trace. */
+/* Interventions beside a trace. */
 
 struct intervene_beside;
 
@@ -321,5 +304,47 @@ void intervene_beside_set_away(struct intervene_beside *b, bool away);
 /* Have what runs on compute unchanged, print the summary, and free `b`; NULL allowed. Whether a
  * process does not have what was to be changed (intervene_refused). */
 bool intervene_beside_close(struct intervene_beside *b);
+
+/* Tracing in a separate process, to a file that the caller reads meanwhile: nothing the caller does
+ * with its terminal can delay tracing. */
+
+struct background_opts {
+	struct session_opts session; /* its output is the file to write */
+	pid_t pid;		     /* to attach to; 0: start argv */
+	char *const *argv;	     /* NULL-terminated */
+	const char *program_output;  /* file for standard output and error of argv */
+	struct spawn_caller caller;
+	/* Interventions in `pid`; if any are given, this process does not trace. */
+	struct intervene_opts change;
+};
+
+struct background {
+	pid_t tracer; /* 0: it has ended */
+	int messages; /* file with its messages to the user, one per line; -1: none */
+	size_t read;  /* bytes of it already read */
+	int ready; /* pipe that reports the start of tracing; -1: reported, or it never will be */
+};
+
+/* Start it; background_ready reports when it traces. However the caller dies, the tracer detaches,
+ * completes the file and exits; the traced program runs on. Its standard input is /dev/null, and it
+ * is in a process group of its own, as is argv. `o` is copied, but what it points to must stay
+ * valid. 0, or -errno with *e. */
+int background_start(const struct background_opts *o, struct background *b, struct err *e);
+
+/* Whether it is tracing; with `wait`, wait until it is. 1; 0: not yet; or -errno with *e (its own
+ * message), after which `b` has been freed. */
+int background_ready(struct background *b, bool wait, struct err *e);
+
+/* The next complete line of its messages, without the newline, truncated to `size`. False if there
+ * is none. */
+bool background_message(struct background *b, char *out, size_t size);
+
+/* Make it detach and complete the file; background_ended reports when that is done. */
+void background_stop(struct background *b);
+
+/* Whether it has exited; with `wait`, wait until it has. */
+bool background_ended(struct background *b, bool wait);
+
+void background_free(struct background *b);
 
 #endif

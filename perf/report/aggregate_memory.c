@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/block_table.h"
+#include "base/map.h"
 #include "perf/report/internal.h"
 
 /* Events come nearly in the order of their times: those within an op when that has ended. So many

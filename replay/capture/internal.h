@@ -9,7 +9,6 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "replay/capture/capture_files.h"
-#include "replay/capture/source.h"
 
 struct pth_result {
 	uint64_t bytes;	      /* size of the file */

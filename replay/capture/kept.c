@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "replay/capture/source.h"
+#include "replay/capture/capture_files.h"
 
 #include <errno.h>
 #include <stdbool.h>

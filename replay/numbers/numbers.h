@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "replay/capture/source.h"
+#include "replay/capture/capture_files.h"
 #include "symbolizer/event/event.h"
 
 /* Number formats of the dtypes, and conversion of elements to float64 or integers. */

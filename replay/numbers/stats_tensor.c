@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "replay/capture/source.h"
+#include "replay/capture/capture_files.h"
 #include "symbolizer/event/names.h"
 
 enum { CHUNK = 1 << 20 };

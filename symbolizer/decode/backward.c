@@ -84,6 +84,41 @@ static enum op_phase own_phase(const struct open_op *o)
 	return PHASE_BACKWARD;
 }
 
+/* What autograd's engine does with the results of a node (torch/csrc/autograd/engine.cpp). In
+ * Engine::evaluate_function the node's apply is followed by validate_outputs, which sums gradients
+ * of broadcast arguments (at::sum_to) and converts dtypes, devices and complex ones; by the test
+ * for NaN of torch.autograd.detect_anomaly; and by the accumulation into the inputs of the next
+ * nodes, which is not the node's: an addition. */
+static const char *const ops_after_node[] = {"sum",	 "view",	 "view_copy", "to",
+					     "_to_copy", "real",	 "imag",      "isnan",
+					     "any",	 "_is_any_true", "item"};
+
+static bool is_after_node(const char *name)
+{
+	static const char aten[] = "aten::";
+	const char *base = name + sizeof(aten) - 1;
+	bool is = false;
+	if (strncmp(name, aten, sizeof(aten) - 1) != 0)
+		return false;
+	const size_t len = strcspn(base, ".");
+	for (size_t i = 0; i < sizeof(ops_after_node) / sizeof(ops_after_node[0]) && !is; i++)
+		is = len == strlen(ops_after_node[i]) && !memcmp(base, ops_after_node[i], len);
+	return is;
+}
+
+/* Locate an op that the engine's work on a node encloses, and that no Python code of the backward
+ * calls, as the node is. False: it is not certain that it works on what the node returned. */
+static bool after_node_locate(const struct after_node *a, struct op_event *op)
+{
+	if (!a->is || a->depth != op->depth || a->stack != op->stack ||
+	    !is_after_node(op->op->name))
+		return false;
+	op->where_stack = a->where_stack;
+	op->backward_of = a->backward_of;
+	op->forward_id = a->forward_id;
+	return true;
+}
+
 void open_op_locate(struct open_op *o, const struct open_op *up, const struct after_node *after)
 {
 	bool is_inside = up && phase_is_backward(up->ev.phase);
@@ -110,28 +145,6 @@ bool open_op_is_of_engine(const struct open_op *o)
 	return s && s->depth && py_frame_runs_backward(s->frames[0]);
 }
 
-/* What autograd's engine does with the results of a node (torch/csrc/autograd/engine.cpp). In
- * Engine::evaluate_function the node's apply is followed by validate_outputs, which sums gradients
- * of broadcast arguments (at::sum_to) and converts dtypes, devices and complex ones; by the test
- * for NaN of torch.autograd.detect_anomaly; and by the accumulation into the inputs of the next
- * nodes, which is not the node's: an addition. */
-static const char *const ops_after_node[] = {"sum",	 "view",	 "view_copy", "to",
-					     "_to_copy", "real",	 "imag",      "isnan",
-					     "any",	 "_is_any_true", "item"};
-
-static bool is_after_node(const char *name)
-{
-	static const char aten[] = "aten::";
-	const char *base = name + sizeof(aten) - 1;
-	bool is = false;
-	if (strncmp(name, aten, sizeof(aten) - 1) != 0)
-		return false;
-	const size_t len = strcspn(base, ".");
-	for (size_t i = 0; i < sizeof(ops_after_node) / sizeof(ops_after_node[0]) && !is; i++)
-		is = len == strlen(ops_after_node[i]) && !memcmp(base, ops_after_node[i], len);
-	return is;
-}
-
 void after_node_ended(struct after_node *a, const struct op_event *node)
 {
 	a->is = true;
@@ -146,15 +159,4 @@ void after_node_entry(struct after_node *a, uint64_t seq)
 {
 	a->is &= seq == a->next;
 	a->next = seq + 1;
-}
-
-bool after_node_locate(const struct after_node *a, struct op_event *op)
-{
-	if (!a->is || a->depth != op->depth || a->stack != op->stack ||
-	    !is_after_node(op->op->name))
-		return false;
-	op->where_stack = a->where_stack;
-	op->backward_of = a->backward_of;
-	op->forward_id = a->forward_id;
-	return true;
 }

@@ -1,5 +1,5 @@
 /* Values of known size: numbers, enumerations, devices, scalars, and optionals of these. */
-#include "symbolizer/decode/decode_value.h"
+#include "symbolizer/decode/decoder.h"
 
 #include <string.h>
 

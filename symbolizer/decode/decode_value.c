@@ -1,4 +1,4 @@
-#include "symbolizer/decode/decode_value.h"
+#include "symbolizer/decode/decoder.h"
 
 #include <string.h>
 

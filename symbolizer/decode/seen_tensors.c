@@ -63,6 +63,40 @@ static uint64_t load(const struct item *i, uint32_t word)
 	return w;
 }
 
+/* What is done with `n` words from `at` on, of which the key has, if they are addresses, only
+ * whether there are any. False ends it. */
+typedef bool key_run_fn(uint64_t *key, const uint64_t *item, size_t at, size_t n, bool address);
+
+static inline bool key_run_put(uint64_t *key, const uint64_t *item, size_t at, size_t n,
+			       bool address)
+{
+	if (address)
+		key[at] = item[at] != 0;
+	else
+		memcpy(key + at, item + at, 8 * n);
+	return true;
+}
+
+static inline bool key_run_is(uint64_t *key, const uint64_t *item, size_t at, size_t n,
+			      bool address)
+{
+	return address ? key[at] == (item[at] != 0) : !memcmp(key + at, item + at, 8 * n);
+}
+
+/* All words that a key has: a function for both, as one without the other would be wrong. */
+static inline __attribute__((always_inline)) bool key_each(const struct words *w, uint64_t *key,
+							   const struct item *i, key_run_fn *fn)
+{
+	const uint64_t *item = (const uint64_t *)(i + 1);
+	const size_t dims = HEAD_WORDS - 1;
+	const size_t parts = w->storage ? w->storage : w->meta ? w->meta : w->end;
+	return fn(key, item, 1, 1, false) && fn(key, item, 2, 1, true) &&
+	       fn(key, item, 3, 1, true) && fn(key, item, dims, parts - dims, false) &&
+	       (!w->meta ||
+		(fn(key, item, w->meta, 1, false) && fn(key, item, w->meta + 1, 1, true) &&
+		 fn(key, item, w->meta + 2, 1, false)));
+}
+
 bool seen_key_make(const struct target *t, const struct item *i, struct seen_key *k)
 {
 	const struct tensor_read *c = &t->reads[t->reading % READS_KEPT];
@@ -78,18 +112,8 @@ bool seen_key_make(const struct target *t, const struct item *i, struct seen_key
 	k->unknown = t->layout.unknown;
 	k->reading = t->reading;
 	k->generation = (uint16_t)t->conf.generation;
-	memcpy(k->words, i + 1, i->len);
-	/* Of addresses only whether there is one. */
-	k->words[0] = 0;
-	k->words[2] = k->words[2] != 0;
-	k->words[3] = k->words[3] != 0;
-	if (w.storage)
-		k->words[w.storage] = 0;
-	if (w.meta)
-		k->words[w.meta + 1] = k->words[w.meta + 1] != 0;
-	if (w.node)
-		k->words[w.node] = 0;
-	return true;
+	memset(k->words, 0, i->len);
+	return key_each(&w, k->words, i, key_run_put);
 }
 
 /* By a hash whose multiplications do not wait for each other. */
@@ -111,21 +135,12 @@ static bool is_same(const struct seen_key *a, const struct seen_key *b)
 }
 
 /* Whether an item of the layout in force has this key, without making another. */
-static bool has_key(const struct target *t, const struct item *i, const struct words *w,
-		    const struct seen_key *k)
+static bool item_has_key(const struct target *t, const struct item *i, const struct words *w,
+			 struct seen_key *k)
 {
-	const uint64_t *now = (const uint64_t *)(i + 1);
-	/* From here on nothing is an address, up to the first of the parts that may be there. */
-	const size_t said = HEAD_WORDS - 1;
-	const size_t parts = w->storage ? w->storage : w->meta ? w->meta : w->end;
-	if (k->n * 8 != i->len || k->aux != i->aux || k->unknown != t->layout.unknown ||
-	    k->reading != t->reading || k->generation != (uint16_t)t->conf.generation ||
-	    k->words[1] != now[1] || k->words[2] != (now[2] != 0) || k->words[3] != (now[3] != 0) ||
-	    memcmp(&k->words[said], &now[said], 8 * (parts - said)))
-		return false;
-	return !w->meta || (k->words[w->meta] == now[w->meta] &&
-			    k->words[w->meta + 1] == (now[w->meta + 1] != 0) &&
-			    k->words[w->meta + 2] == now[w->meta + 2]);
+	return k->n * 8 == i->len && k->aux == i->aux && k->unknown == t->layout.unknown &&
+	       k->reading == t->reading && k->generation == (uint16_t)t->conf.generation &&
+	       key_each(w, k->words, i, key_run_is);
 }
 
 static struct tensor *tensor_again(struct decode *d, const struct item *i, const struct words *w,
@@ -168,7 +183,8 @@ struct tensor *seen_tensors_foreseen(struct decode *d, const struct item *i, str
 	if (!s || !s->key.n || !is_usual(t, c, i))
 		return NULL;
 	const struct words w = words_of(c, i, s->key.words[HEAD_WORDS - 1]);
-	return w.end == s->key.n && has_key(t, i, &w, &s->key) ? found(d, i, &w, s, node) : NULL;
+	return w.end == s->key.n && item_has_key(t, i, &w, &s->key) ? found(d, i, &w, s, node)
+								    : NULL;
 }
 
 struct tensor *seen_tensors_find(struct decode *d, const struct item *i, const struct seen_key *k,

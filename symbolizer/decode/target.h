@@ -8,7 +8,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
-#include "symbolizer/decode/decode_value.h"
+#include "symbolizer/decode/decoder.h"
 #include "symbolizer/event/event.h"
 #include "symbolizer/native/native_stack.h"
 #include "symbolizer/ops/ops.h"
@@ -17,7 +17,7 @@
 #include "symbolizer/python/python.h"
 #include "symbolizer/target/elf.h"
 #include "symbolizer/target/maps.h"
-#include "symbolizer/target/mem.h"
+#include "symbolizer/target/process.h"
 #include "symbolizer/torch/layout.h"
 
 /* Operators registered with the dispatcher of a live process: for boxed calls, and for operators

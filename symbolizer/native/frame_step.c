@@ -38,7 +38,7 @@ static bool find_insn(struct frame_code *s, uint64_t pc)
 	return false;
 }
 
-static int analyse(struct frame_code *s, const struct frame_step_code *f)
+static int frame_analyse(struct frame_code *s, const struct frame_step_code *f)
 {
 	const struct reg_state entry = reg_state_entry();
 	int r = cfg_build(&s->g, f->code, f->len, f->vaddr);
@@ -49,7 +49,7 @@ static int analyse(struct frame_code *s, const struct frame_step_code *f)
 	return !r || r == -ENOMEM ? r : -ENOTSUP;
 }
 
-static int stand_at(struct frame_code *s, uint64_t pc)
+static int frame_stand_at(struct frame_code *s, uint64_t pc)
 {
 	if (!find_insn(s, pc))
 		return -ENOTSUP;
@@ -60,7 +60,8 @@ static int stand_at(struct frame_code *s, uint64_t pc)
 }
 
 /* The stack pointer at the entry, from any known register that holds a frame address. */
-static bool entry_sp(const struct frame_code *s, const uint64_t *regs, uint32_t known, uint64_t *sp)
+static bool frame_entry_sp(const struct frame_code *s, const uint64_t *regs, uint32_t known,
+			   uint64_t *sp)
 {
 	for (unsigned r = 0; r < ARCH_REGS; r++) {
 		if (s->at.r[r].kind != REG_FRAME || !(known >> r & 1))
@@ -76,7 +77,7 @@ static bool is_entry_value(const struct reg_value *v, unsigned reg)
 	return v->kind == REG_START && v->reg == reg && v->width == 8;
 }
 
-static bool before(const struct frame_code *s, const struct slot_dataflow_store *st)
+static bool store_is_before(const struct frame_code *s, const struct slot_dataflow_store *st)
 {
 	return st->block == s->block ? st->insn < s->insn
 				     : cfg_dominates(&s->g, st->block, s->block);
@@ -84,13 +85,14 @@ static bool before(const struct frame_code *s, const struct slot_dataflow_store 
 
 /* The slot in which the caller's value of the register is saved on every path; false if not
  * certain. */
-static bool saved_at(const struct frame_code *s, unsigned reg, int32_t *off)
+static bool register_saved_at(const struct frame_code *s, unsigned reg, int32_t *off)
 {
 	for (size_t i = 0; i < s->frame.nstore; i++) {
 		const struct slot_dataflow_store *st = &s->frame.store[i];
 		const struct reg_value slot = {.kind = REG_SLOT, .width = 8, .off = st->off};
 		const struct reg_value v = slot_dataflow_resolve(&s->frame, slot);
-		if (!is_entry_value(&st->value, reg) || !is_entry_value(&v, reg) || !before(s, st))
+		if (!is_entry_value(&st->value, reg) || !is_entry_value(&v, reg) ||
+		    !store_is_before(s, st))
 			continue;
 		*off = st->off;
 		return true;
@@ -98,13 +100,13 @@ static bool saved_at(const struct frame_code *s, unsigned reg, int32_t *off)
 	return false;
 }
 
-static int to_caller(const struct frame_code *s, const struct mem *stack, uint64_t *regs,
-		     uint32_t *known)
+static int frame_to_caller(const struct frame_code *s, const struct mem *stack, uint64_t *regs,
+			   uint32_t *known)
 {
 	uint64_t sp, ret;
 	uint32_t now = 0;
 	int32_t off;
-	if (!entry_sp(s, regs, *known, &sp))
+	if (!frame_entry_sp(s, regs, *known, &sp))
 		return -ENOTSUP;
 	if (mem_read_u64(stack, sp, &ret))
 		return -EFAULT;
@@ -112,7 +114,7 @@ static int to_caller(const struct frame_code *s, const struct mem *stack, uint64
 		bool kept = is_entry_value(&s->at.r[r], r) && *known >> r & 1;
 		if (arch_call_clobbers >> r & 1)
 			continue;
-		if (kept || (saved_at(s, r, &off) &&
+		if (kept || (register_saved_at(s, r, &off) &&
 			     !mem_read_u64(stack, sp + (uint64_t)(int64_t)off, &regs[r])))
 			now |= 1U << r;
 	}
@@ -132,7 +134,7 @@ int frame_code_new(const struct frame_step_code *f, struct frame_code **out)
 	s->vaddr = f->vaddr;
 	int r = cfg_init(&s->g, &s->reader);
 	if (!r)
-		r = analyse(s, f);
+		r = frame_analyse(s, f);
 	if (r)
 		frame_code_free(s);
 	else
@@ -143,8 +145,8 @@ int frame_code_new(const struct frame_step_code *f, struct frame_code **out)
 int frame_code_step(struct frame_code *c, const struct mem *stack, uint64_t pc, uint64_t *regs,
 		    uint32_t *known)
 {
-	int r = stand_at(c, pc);
-	return r ? r : to_caller(c, stack, regs, known);
+	int r = frame_stand_at(c, pc);
+	return r ? r : frame_to_caller(c, stack, regs, known);
 }
 
 /* Whether a word of the stack argument area is unmodified by the function. */
@@ -156,8 +158,9 @@ static bool is_kept(const struct frame_code *s, int32_t off)
 	return slot_dataflow_private(&s->frame, off, 8);
 }
 
-static bool argument(const struct frame_code *s, const struct mem *stack, const uint64_t *regs,
-		     uint32_t known, uint64_t sp, unsigned n, uint64_t *out)
+static bool frame_argument(const struct frame_code *s, const struct mem *stack,
+			   const uint64_t *regs, uint32_t known, uint64_t sp, unsigned n,
+			   uint64_t *out)
 {
 	int32_t off;
 	for (unsigned r = 0; r < ARCH_REGS; r++) {
@@ -166,7 +169,7 @@ static bool argument(const struct frame_code *s, const struct mem *stack, const 
 		*out = regs[r];
 		return true;
 	}
-	return saved_at(s, arch_int_arg[n], &off) &&
+	return register_saved_at(s, arch_int_arg[n], &off) &&
 	       !mem_read_u64(stack, sp + (uint64_t)(int64_t)off, out);
 }
 
@@ -174,11 +177,11 @@ int frame_code_args(struct frame_code *c, const struct mem *stack, uint64_t pc,
 		    const uint64_t *regs, uint32_t known, struct frame_args *out)
 {
 	*out = (struct frame_args){0};
-	int r = stand_at(c, pc);
-	if (r || !entry_sp(c, regs, known, &out->sp))
+	int r = frame_stand_at(c, pc);
+	if (r || !frame_entry_sp(c, regs, known, &out->sp))
 		return -ENOTSUP;
 	for (unsigned n = 0; n < ARCH_INT_ARGS; n++)
-		if (argument(c, stack, regs, known, out->sp, n, &out->reg[n]))
+		if (frame_argument(c, stack, regs, known, out->sp, n, &out->reg[n]))
 			out->known |= 1U << n;
 	for (unsigned k = 0; k < FRAME_STACK_ARGS; k++) {
 		const int32_t off = 8 + 8 * (int32_t)k;

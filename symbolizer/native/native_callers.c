@@ -112,7 +112,7 @@ static bool is_interpreter(const char *path)
 
 /* Rows. */
 
-static struct unwind_rule row_of(struct native_callers *c, uint64_t pc)
+static struct unwind_rule unwind_row_of(struct native_callers *c, uint64_t pc)
 {
 	struct unwind_rule rule = {.kind = UNWIND_STUCK};
 	int64_t known = map_get(&c->row_index, pc);
@@ -162,7 +162,7 @@ static uint32_t walk_on(struct native_callers *c, const struct native_raw *raw, 
 	if (!raw->missed || !n)
 		return n;
 	struct unwind_frame f = {.pc = pcs[n - 1]};
-	struct unwind_rule rule = row_of(c, f.pc);
+	struct unwind_rule rule = unwind_row_of(c, f.pc);
 	if (!raw->slice || raw->len < HEAD)
 		return n;
 	memcpy(&f.sp, raw->slice, sizeof(f.sp));
@@ -171,7 +171,7 @@ static uint32_t walk_on(struct native_callers *c, const struct native_raw *raw, 
 	while (n < NATIVE_DEPTH && rule.kind < UNWIND_END && !(raw->to_python && rule.of_python) &&
 	       unwind_step(&f, rule, slice_read, &s)) {
 		pcs[n++] = f.pc;
-		rule = row_of(c, f.pc);
+		rule = unwind_row_of(c, f.pc);
 	}
 	*cut = rule.kind != UNWIND_END && !(raw->to_python && rule.of_python);
 	return n;
@@ -187,7 +187,7 @@ void native_callers_learn(struct native_callers *c, const struct native_raw *raw
 
 /* Frames. */
 
-static bool begins(const char *text, const char *const *with, size_t n)
+static bool begins_with_any(const char *text, const char *const *with, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		if (!strncmp(text, with[i], strlen(with[i])))
@@ -210,7 +210,7 @@ static bool is_library(const char *path)
 	};
 	const char *name = text_base_name(path);
 	return !strncmp(name, "[vdso", 5) || strstr(path, "/torch/_C.") ||
-	       (strstr(name, ".so") && begins(name, names, COUNT(names)));
+	       (strstr(name, ".so") && begins_with_any(name, names, COUNT(names)));
 }
 
 /* Functions that PyTorch's headers, or those of C++, put into the program. */
@@ -227,7 +227,7 @@ static bool is_torch_name(const char *name)
 {
 	static const char *const spaces[] = {
 	    "at::", "c10::", "torch::", "std::", "__gnu_cxx::", "void std::"};
-	return begins(name, spaces, COUNT(spaces));
+	return begins_with_any(name, spaces, COUNT(spaces));
 }
 
 static const struct py_frame *intern_frame(struct native_callers *c, const char *file,

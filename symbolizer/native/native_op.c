@@ -19,7 +19,7 @@ struct native_op_name {
 
 /* The part of `name` between `prefix` and `suffix` into out; false when they do not match or the
  * part contains a scope. */
-static bool between(const char *name, const char *prefix, const char *suffix, char *out)
+static bool name_between(const char *name, const char *prefix, const char *suffix, char *out)
 {
 	size_t p = strlen(prefix), s = strlen(suffix), n = name ? strlen(name) : 0;
 	if (n <= p + s || n - p - s >= NAME_MOST || strncmp(name, prefix, p) ||
@@ -50,7 +50,7 @@ struct search {
 	bool several;
 };
 
-static int consider(const char *text, size_t len, void *arg)
+static int schema_consider(const char *text, size_t len, void *arg)
 {
 	struct search *q = arg;
 	const char *open = memchr(text, '(', len);
@@ -79,14 +79,14 @@ static void open_library(struct native_ops *o, pid_t pid, const struct maps *map
 }
 
 /* A struct name without "_" can have no overload, so it is the schema's name. */
-static void look_up(struct native_ops *o, const char *owner, char *out)
+static void op_look_up(struct native_ops *o, const char *owner, char *out)
 {
 	struct search q = {.owner = owner};
 	uint64_t at;
 	size_t size;
 	const uint8_t *text = o->elf ? elf_section(o->elf, ".rodata", &at, &size) : NULL;
 	if (text)
-		schema_scan((const char *)text, size, consider, &q);
+		schema_scan((const char *)text, size, schema_consider, &q);
 	if (q.found[0] && !q.several)
 		snprintf(out, NAME_MOST + 16, "%s", q.found);
 	else
@@ -96,8 +96,8 @@ static void look_up(struct native_ops *o, const char *owner, char *out)
 		elf_file_drop(o->elf);
 }
 
-static const char *name_of(struct native_ops *o, pid_t pid, const struct maps *maps,
-			   const char *owner)
+static const char *op_name_of(struct native_ops *o, pid_t pid, const struct maps *maps,
+			      const char *owner)
 {
 	char name[NAME_MOST + 16];
 	struct native_op_name *x = o->names;
@@ -106,7 +106,7 @@ static const char *name_of(struct native_ops *o, pid_t pid, const struct maps *m
 	if (x)
 		return x->name;
 	open_library(o, pid, maps);
-	look_up(o, owner, name);
+	op_look_up(o, owner, name);
 	x = arena_alloc(&o->arena, sizeof(*x));
 	if (!x)
 		return NULL;
@@ -126,12 +126,13 @@ struct in_op native_op_find(struct native_ops *o, pid_t pid, const struct maps *
 	for (unsigned i = 0; i < n; i++) {
 		const char *name = frames[i].name;
 		if (!in.op && !in.node &&
-		    (between(name, "at::_ops::", "::call", owner) ||
-		     between(name, "at::_ops::", "::redispatch", owner))) {
-			in.op = name_of(o, pid, maps, owner);
+		    (name_between(name, "at::_ops::", "::call", owner) ||
+		     name_between(name, "at::_ops::", "::redispatch", owner))) {
+			in.op = op_name_of(o, pid, maps, owner);
 			in.entry = frames[i].start;
 		}
-		if (!in.node && between(name, "torch::autograd::generated::", "::apply", owner))
+		if (!in.node &&
+		    name_between(name, "torch::autograd::generated::", "::apply", owner))
 			in.node = arena_strndup(&o->arena, owner, strlen(owner));
 	}
 	return in;

@@ -12,11 +12,11 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "symbolizer/code/cfg.h"
+#include "symbolizer/event/event.h"
 #include "symbolizer/plan/unwind.h"
 #include "symbolizer/target/maps.h"
-#include "symbolizer/target/mem.h"
+#include "symbolizer/target/process.h"
 #include "symbolizer/target/target_files.h"
-#include "symbolizer/event/event.h"
 
 enum { NATIVE_FRAMES = 64 };
 

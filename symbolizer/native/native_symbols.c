@@ -55,7 +55,7 @@ static int symbols_add(const struct elf_symbol *s, void *arg)
 
 /* Of several names for one function the shortest sorts first: the others are aliases and versions.
  */
-static int compare(const void *a, const void *b)
+static int compare_functions(const void *a, const void *b)
 {
 	const struct function *x = a, *y = b;
 	if (x->start != y->start)
@@ -64,12 +64,12 @@ static int compare(const void *a, const void *b)
 	return n != m ? (n > m) - (n < m) : strcmp(x->symbol, y->symbol);
 }
 
-static void sort(struct native_file *f)
+static void sort_functions(struct native_file *f)
 {
 	size_t kept = 0;
 	if (!f->n)
 		return;
-	qsort(f->functions, f->n, sizeof(*f->functions), compare);
+	qsort(f->functions, f->n, sizeof(*f->functions), compare_functions);
 	for (size_t i = 1; i < f->n; i++)
 		if (f->functions[i].start != f->functions[kept].start)
 			f->functions[++kept] = f->functions[i];
@@ -79,7 +79,7 @@ static void sort(struct native_file *f)
 static void read_file(struct native_file *f)
 {
 	elf_each_symbol(f->elf, true, symbols_add, f);
-	sort(f);
+	sort_functions(f);
 	elf_file_drop(f->elf);
 }
 
@@ -153,7 +153,7 @@ static struct function *function_at(const struct native_file *f, uint64_t vaddr)
 	return n && vaddr < f->functions[n - 1].end ? &f->functions[n - 1] : NULL;
 }
 
-static bool name(struct native_symbols *s, struct function *fn)
+static bool function_name(struct native_symbols *s, struct function *fn)
 {
 	if (fn->name)
 		return true;
@@ -246,7 +246,7 @@ int native_symbols_find(struct native_symbols *s, struct target_files *files,
 	struct function *fn = function_at(f, pc - bias);
 	if (!fn)
 		return 0;
-	if (!name(s, fn))
+	if (!function_name(s, fn))
 		return -ENOMEM;
 	out->symbol = fn->symbol;
 	out->name = out->full_name = fn->name;
@@ -291,13 +291,13 @@ static bool vaddr_of(const struct native_file *f, uint64_t offset, uint64_t *vad
 	return true;
 }
 
-static const char *name_in(struct native_symbols *s, const struct native_file *f, uint64_t addr,
-			   bool is_offset)
+static const char *function_name_in(struct native_symbols *s, const struct native_file *f,
+				    uint64_t addr, bool is_offset)
 {
 	if (!f || !f->n || (is_offset && !vaddr_of(f, addr, &addr)))
 		return NULL;
 	struct function *fn = function_at(f, addr);
-	return fn && name(s, fn) ? fn->name : NULL;
+	return fn && function_name(s, fn) ? fn->name : NULL;
 }
 
 const char *native_symbols_by_build(struct native_symbols *s, const char *path,
@@ -309,16 +309,18 @@ const char *native_symbols_by_build(struct native_symbols *s, const char *path,
 	if (nbuild < 2 || nbuild > ELF_BUILD_MOST)
 		return NULL;
 	const char *found =
-	    name_in(s, file_of_build(s, path, build, nbuild, true), addr, is_offset);
+	    function_name_in(s, file_of_build(s, path, build, nbuild, true), addr, is_offset);
 	for (size_t i = 0; i < nbuild; i++)
 		snprintf(hex + 2 * i, 3, "%02x", build[i]);
 	snprintf(file, sizeof(file), "/usr/lib/debug/.build-id/%.2s/%s.debug", hex, hex + 2);
 	if (!found && !is_offset) /* debug files have no segment data */
-		found = name_in(s, file_of_build(s, file, build, nbuild, true), addr, false);
+		found =
+		    function_name_in(s, file_of_build(s, file, build, nbuild, true), addr, false);
 	snprintf(file, sizeof(file), "%s/.debug/.build-id/%.2s/%s/elf", home ? home : "", hex,
 		 hex + 2);
 	return found ? found
-		     : name_in(s, file_of_build(s, file, build, nbuild, true), addr, is_offset);
+		     : function_name_in(s, file_of_build(s, file, build, nbuild, true), addr,
+					is_offset);
 }
 
 void native_symbols_free(struct native_symbols *s)

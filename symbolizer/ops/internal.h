@@ -47,9 +47,6 @@ int ops_plan_all(struct build *b, struct func_facts *facts);
 /* The same for op `i` only. */
 int ops_plan_one(struct build *b, uint32_t i, struct func_facts *facts);
 
-/* Find parseSchema and, from its mangled name, the ABI of strings. Must precede the planning. */
-void ops_find_parse_schema(struct build *b);
-
 /* For windows_ops.is_shared, of a function of which another name does the same: constructors have
  * two (Itanium C++ ABI, 5.1.4.3). False. */
 bool ops_is_not_shared(void *arg, uint64_t start, size_t len);
@@ -65,9 +62,6 @@ int ops_find_steps(struct build *b);
 
 /* For jumps: fill the table's `memory`. 0 or -ENOMEM. */
 int ops_find_memory(struct build *b);
-
-/* Read the remaining facts of the files into the table. */
-void ops_read_facts(struct build *b);
 
 /* The autograd engine's function that finalises the gradients of a node. */
 

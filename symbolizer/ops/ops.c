@@ -71,7 +71,8 @@ static uint8_t count_device_types(struct build *b)
 	return !ro || memmem(ro, size, "mtia", 5) ? 21 : 20;
 }
 
-void ops_find_parse_schema(struct build *b)
+/* Find parseSchema and, from its mangled name, the ABI of strings. Must precede the planning. */
+static void ops_find_parse_schema(struct build *b)
 {
 	unsigned i = 0, n = sizeof(parse_schema) / sizeof(parse_schema[0]);
 	uint64_t at = 0;
@@ -82,7 +83,8 @@ void ops_find_parse_schema(struct build *b)
 	b->t->cow_strings = at && i >= FIRST_COW;
 }
 
-void ops_read_facts(struct build *b)
+/* Read the remaining facts of the files into the table. */
+static void ops_read_facts(struct build *b)
 {
 	struct op_table *t = b->t;
 	struct code_source src = {code_of, b};

@@ -7,7 +7,7 @@
 #include "symbolizer/ops/internal.h"
 #include "symbolizer/ops/schema.h"
 #include "symbolizer/plan/plan.h"
-#include "symbolizer/target/mem.h"
+#include "symbolizer/target/process.h"
 
 /* A share of the ops, planned on a thread of its own with its own arena and disassembler. */
 struct worker {

@@ -14,7 +14,7 @@
 #include "base/map.h"
 #include "symbolizer/event/event.h"
 #include "symbolizer/python/python.h"
-#include "symbolizer/target/mem.h"
+#include "symbolizer/target/process.h"
 
 /* Line tables: from bytecode offset to source position, in CPython's three formats. Pure functions;
  * the bytes are untrusted. */
@@ -287,7 +287,7 @@ struct py_stacks;
 struct py_runtime {
 	pid_t pid;
 	const struct mem *mem;
-	const struct mem *live; /* the process's own, while `mem` is of copies (pyfreed.c) */
+	const struct mem *live; /* the process's own, while `mem` is of copies (pycode.c) */
 	struct py_image image;
 	struct py_layout layout; /* layout.walk with interp_head_addr */
 	char version[24];

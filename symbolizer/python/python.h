@@ -11,7 +11,7 @@
 #include "base/err.h"
 #include "symbolizer/event/event.h"
 #include "symbolizer/plan/plan.h"
-#include "symbolizer/target/mem.h"
+#include "symbolizer/target/process.h"
 
 /* The offsets that a stack walk and the line lookup need, by CPython minor version.
  *

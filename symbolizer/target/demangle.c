@@ -15,7 +15,7 @@ struct demangled {
 };
 
 /* The only way out of libiberty, which has no memory of its own at this point. */
-static void add_piece(const char *piece, size_t n, void *arg)
+static void demangled_add(const char *piece, size_t n, void *arg)
 {
 	struct demangled *d = arg;
 	if (d->len + n >= TEXT_MOST || array_grow(&d->text, &d->room, d->len + n + 1, 1))
@@ -25,15 +25,15 @@ static void add_piece(const char *piece, size_t n, void *arg)
 	d->text[d->len] = '\0';
 }
 
-static bool demangle(const char *symbol, int options, struct demangled *d)
+static bool demangle_into(const char *symbol, int options, struct demangled *d)
 {
-	return !setjmp(d->full) && cplus_demangle_v3_callback(symbol, options, add_piece, d);
+	return !setjmp(d->full) && cplus_demangle_v3_callback(symbol, options, demangled_add, d);
 }
 
 char *elf_demangle(const char *symbol, int options)
 {
 	struct demangled d = {0};
-	if (demangle(symbol, options, &d))
+	if (demangle_into(symbol, options, &d))
 		return d.text;
 	free(d.text);
 	return NULL;

@@ -34,7 +34,7 @@ struct elf_file {
 
 /* `count` elements of `each` bytes at offset `off`; NULL when out of bounds or not 8-byte aligned.
  */
-static const void *part(const struct elf_file *f, uint64_t off, uint64_t count, uint64_t each)
+static const void *file_part(const struct elf_file *f, uint64_t off, uint64_t count, uint64_t each)
 {
 	uint64_t len;
 	if (__builtin_mul_overflow(count, each, &len) || off > f->size || len > f->size - off ||
@@ -44,9 +44,9 @@ static const void *part(const struct elf_file *f, uint64_t off, uint64_t count, 
 }
 
 /* A copy of such elements; NULL when out of bounds or without memory. */
-static void *part_copy(const struct elf_file *f, uint64_t off, uint64_t count, uint64_t each)
+static void *file_part_copy(const struct elf_file *f, uint64_t off, uint64_t count, uint64_t each)
 {
-	const void *p = part(f, off, count, each);
+	const void *p = file_part(f, off, count, each);
 	void *copy = p && count ? malloc(count * each) : NULL;
 	return copy ? memcpy(copy, p, count * each) : NULL;
 }
@@ -60,7 +60,7 @@ static bool load_fits(const struct elf_file *f, const Elf64_Phdr *p)
 static int read_headers(struct elf_file *f)
 {
 	Elf64_Ehdr h;
-	const void *first = part(f, 0, 1, sizeof(h));
+	const void *first = file_part(f, 0, 1, sizeof(h));
 	if (!first)
 		return -ENOEXEC;
 	memcpy(&h, first, sizeof(h));
@@ -71,10 +71,10 @@ static int read_headers(struct elf_file *f)
 		return -ENOEXEC;
 	f->names = h.e_shstrndx;
 	if (h.e_phentsize == sizeof(Elf64_Phdr) &&
-	    (f->ph = part_copy(f, h.e_phoff, h.e_phnum, sizeof(Elf64_Phdr))))
+	    (f->ph = file_part_copy(f, h.e_phoff, h.e_phnum, sizeof(Elf64_Phdr))))
 		f->nph = h.e_phnum;
 	if (h.e_shentsize == sizeof(Elf64_Shdr) &&
-	    (f->sh = part_copy(f, h.e_shoff, h.e_shnum, sizeof(Elf64_Shdr))))
+	    (f->sh = file_part_copy(f, h.e_shoff, h.e_shnum, sizeof(Elf64_Shdr))))
 		f->nsh = h.e_shnum;
 	for (size_t i = 0; i < f->nph && f->nloads < MAX_LOADS; i++)
 		if (load_fits(f, &f->ph[i]))
@@ -138,7 +138,7 @@ static int open_fd(int fd, struct elf_file **out)
 	return r;
 }
 
-static int cannot_read(struct err *e, int r, const char *name)
+static int elf_cannot_read(struct err *e, int r, const char *name)
 {
 	return err_set(e, r, "cannot read %s: %s", name,
 		       r == -ENOEXEC ? "not a 64-bit little-endian ELF file" : strerror(-r));
@@ -147,14 +147,14 @@ static int cannot_read(struct err *e, int r, const char *name)
 int elf_file_open_fd(int fd, const char *name, struct elf_file **out, struct err *e)
 {
 	int r = open_fd(fd, out);
-	return r ? cannot_read(e, r, name) : 0;
+	return r ? elf_cannot_read(e, r, name) : 0;
 }
 
 int elf_file_open(const char *path, struct elf_file **out, struct err *e)
 {
 	int fd = regular_open(path);
 	if (fd < 0)
-		return cannot_read(e, fd == -EINVAL ? -ENOEXEC : fd, path);
+		return elf_cannot_read(e, fd == -EINVAL ? -ENOEXEC : fd, path);
 	int r = elf_file_open_fd(fd, path, out, e);
 	close(fd);
 	return r;
@@ -194,7 +194,7 @@ static struct table table_of(const struct elf_file *f, uint32_t type)
 		return t;
 	const Elf64_Shdr *names = &f->sh[s->sh_link];
 	size_t n = s->sh_size / sizeof(Elf64_Sym);
-	t.sym = part(f, s->sh_offset, n, sizeof(Elf64_Sym));
+	t.sym = file_part(f, s->sh_offset, n, sizeof(Elf64_Sym));
 	if (!t.sym || names->sh_type != SHT_STRTAB || !names->sh_size ||
 	    names->sh_offset > f->size || names->sh_size > f->size - names->sh_offset)
 		return (struct table){0};
@@ -225,7 +225,7 @@ static struct elf_symbol symbol_of(const struct table *t, const Elf64_Sym *s, bo
 	};
 }
 
-static int each_in(struct elf_file *f, uint32_t type, elf_symbol_fn *fn, void *arg)
+static int table_each_symbol(struct elf_file *f, uint32_t type, elf_symbol_fn *fn, void *arg)
 {
 	enum { DROP_EVERY = 1 << 16 };
 	struct table t = table_of(f, type);
@@ -246,8 +246,8 @@ static int each_in(struct elf_file *f, uint32_t type, elf_symbol_fn *fn, void *a
 
 int elf_each_symbol(struct elf_file *f, bool symtab, elf_symbol_fn *fn, void *arg)
 {
-	int r = each_in(f, SHT_DYNSYM, fn, arg);
-	return r || !symtab ? r : each_in(f, SHT_SYMTAB, fn, arg);
+	int r = table_each_symbol(f, SHT_DYNSYM, fn, arg);
+	return r || !symtab ? r : table_each_symbol(f, SHT_SYMTAB, fn, arg);
 }
 
 /* A .gnu.hash section: a header of four 32-bit words, a Bloom filter of 64-bit words, buckets,
@@ -261,7 +261,7 @@ struct gnu_hash {
 static bool gnu_hash_of(const struct elf_file *f, struct gnu_hash *h)
 {
 	const Elf64_Shdr *s = section_of_type(f, SHT_GNU_HASH);
-	const uint32_t *w = s ? part(f, s->sh_offset, s->sh_size, 1) : NULL;
+	const uint32_t *w = s ? file_part(f, s->sh_offset, s->sh_size, 1) : NULL;
 	if (!w || s->sh_size < 16)
 		return false;
 	const uint32_t nbuckets = ((const volatile uint32_t *)w)[0],
@@ -285,8 +285,8 @@ static uint32_t hash_name(const char *s)
 	return h;
 }
 
-static const Elf64_Sym *find_hashed(const struct gnu_hash *h, const struct table *t,
-				    const char *name)
+static const Elf64_Sym *hashed_symbol(const struct gnu_hash *h, const struct table *t,
+				      const char *name)
 {
 	uint32_t hash = hash_name(name), i = h->bucket[hash % h->nbuckets];
 	if (i < h->first)
@@ -309,7 +309,7 @@ struct search {
 	uint64_t *vaddr, *sizes;
 };
 
-static int match(const struct elf_symbol *s, void *arg)
+static int symbol_match(const struct elf_symbol *s, void *arg)
 {
 	struct search *x = arg;
 	for (size_t i = 0; s->vaddr && i < x->n; i++) {
@@ -331,8 +331,8 @@ uint64_t elf_find_dynamic(struct elf_file *f, const char *name, uint64_t *size)
 	struct table t = table_of(f, SHT_DYNSYM);
 	const Elf64_Sym *s = NULL;
 	if (!gnu_hash_of(f, &h))
-		each_in(f, SHT_DYNSYM, match, &x);
-	else if ((s = find_hashed(&h, &t, name))) {
+		table_each_symbol(f, SHT_DYNSYM, symbol_match, &x);
+	else if ((s = hashed_symbol(&h, &t, name))) {
 		vaddr = s->st_value;
 		len = s->st_size;
 	}
@@ -350,7 +350,7 @@ size_t elf_find_all(struct elf_file *f, const char *const *names, size_t n, uint
 		x.left -= vaddr[i] != 0;
 	}
 	if (x.left)
-		each_in(f, SHT_SYMTAB, match, &x);
+		table_each_symbol(f, SHT_SYMTAB, symbol_match, &x);
 	return n - x.left;
 }
 
@@ -381,7 +381,7 @@ uint64_t elf_address(const struct elf_file *f, uint64_t offset)
 	return 0;
 }
 
-static bool holds(const Elf64_Phdr *p, const struct mapping *m)
+static bool segment_holds(const Elf64_Phdr *p, const struct mapping *m)
 {
 	uint64_t first = p->p_offset & ~(uint64_t)(PAGE - 1);
 	return m->offset >= first && m->offset < p->p_offset + p->p_filesz;
@@ -393,7 +393,7 @@ int elf_bias(const struct elf_file *f, const struct mapping *m, uint64_t *bias)
 	for (unsigned i = 0; i < f->nloads; i++) {
 		const Elf64_Phdr *p = f->load[i];
 		uint64_t b = m->start - (p->p_vaddr + (m->offset - p->p_offset));
-		if (!holds(p, m) || m->exec != !!(p->p_flags & PF_X))
+		if (!segment_holds(p, m) || m->exec != !!(p->p_flags & PF_X))
 			continue;
 		if (found && b != *bias)
 			return -EINVAL;
@@ -420,7 +420,7 @@ const uint8_t *elf_bytes(const struct elf_file *f, uint64_t vaddr, uint64_t len)
 }
 
 /* Whether `text` with its NUL is at offset `off` of the `len` bytes at s. */
-static bool is_at(const uint8_t *s, uint64_t len, uint64_t off, const char *text)
+static bool text_is_at(const uint8_t *s, uint64_t len, uint64_t off, const char *text)
 {
 	size_t n = strlen(text) + 1;
 	return off <= len && n <= len - off && !memcmp(s + off, text, n);
@@ -433,7 +433,7 @@ const uint8_t *elf_section(struct elf_file *f, const char *name, uint64_t *vaddr
 		return NULL;
 	for (size_t i = 0; i < f->nsh; i++) {
 		const Elf64_Shdr *s = &f->sh[i];
-		if (!is_at(f->raw + ns->sh_offset, ns->sh_size, s->sh_name, name) ||
+		if (!text_is_at(f->raw + ns->sh_offset, ns->sh_size, s->sh_name, name) ||
 		    s->sh_type == SHT_NOBITS || s->sh_flags & SHF_COMPRESSED)
 			continue;
 		if (s->sh_offset > f->size || s->sh_size > f->size - s->sh_offset)

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 /* The two kinds of control groups. */
-struct kind {
+struct cgroup_kind {
 	const char *type, *option; /* of the file system's mount; NULL: any */
 	const char *controller;	   /* in the process's list of groups */
 	const char *state, *frozen;
@@ -17,14 +17,14 @@ struct kind {
 	const char *thaw, *word;
 };
 
-static const struct kind kinds[] = {
+static const struct cgroup_kind cgroup_kinds[] = {
     {"cgroup2", NULL, "", "cgroup.events", "frozen 1", "cgroup.freeze", "1", "cgroup.freeze", "0"},
     {"cgroup", "freezer", "freezer", "freezer.state", "FR", "freezer.self_freezing", "1",
      "freezer.state", "THAWED"},
 };
 
 /* On a file system of the kernel's own: whoever names the groups can put no link there. */
-static bool has(const char *folder, const char *name, const char *word)
+static bool group_has(const char *folder, const char *name, const char *word)
 {
 	char path[PATH_MAX + 64], text[256];
 	snprintf(path, sizeof(path), "%s/%s", folder, name);
@@ -38,7 +38,7 @@ static bool has(const char *folder, const char *name, const char *word)
 
 /* The process's group in the list "ID:CONTROLLERS:PATH" (cgroups(7)), a line each; cuts the list.
  */
-static const char *group_of(char *list, const struct kind *k)
+static const char *group_of(char *list, const struct cgroup_kind *k)
 {
 	for (char *line = list, *next; line && *line; line = next) {
 		next = strchr(line, '\n');
@@ -57,7 +57,7 @@ static const char *group_of(char *list, const struct kind *k)
 
 /* Where that group is seen: below a mount of its kind (proc_pid_mountinfo(5)), which begins at the
  * group `root`. */
-static bool group_folder(const struct kind *k, const char *group, char folder[PATH_MAX])
+static bool group_folder(const struct cgroup_kind *k, const char *group, char folder[PATH_MAX])
 {
 	char *line = NULL;
 	size_t room = 0;
@@ -81,11 +81,11 @@ static bool group_folder(const struct kind *k, const char *group, char folder[PA
 }
 
 /* The group, of this one and those above, that was frozen itself. */
-static void find_own(const struct kind *k, char folder[PATH_MAX], struct frozen *out)
+static void group_find_own(const struct cgroup_kind *k, char folder[PATH_MAX], struct frozen *out)
 {
 	char at[PATH_MAX];
 	strcpy(at, folder);
-	for (char *slash; !has(at, k->own, k->asked) && (slash = strrchr(at, '/'));)
+	for (char *slash; !group_has(at, k->own, k->asked) && (slash = strrchr(at, '/'));)
 		*slash = '\0';
 	snprintf(out->file, sizeof(out->file), "%.*s/%s", PATH_MAX - 64, *at ? at : folder,
 		 k->thaw);
@@ -94,14 +94,15 @@ static void find_own(const struct kind *k, char folder[PATH_MAX], struct frozen 
 
 bool frozen_find(pid_t pid, struct frozen *out)
 {
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-		const struct kind *k = &kinds[i];
+	for (size_t i = 0; i < sizeof(cgroup_kinds) / sizeof(cgroup_kinds[0]); i++) {
+		const struct cgroup_kind *k = &cgroup_kinds[i];
 		char list[8192], folder[PATH_MAX];
 		const char *group =
 		    process_file(pid, "cgroup", list, sizeof(list)) > 0 ? group_of(list, k) : NULL;
-		if (!group || !group_folder(k, group, folder) || !has(folder, k->state, k->frozen))
+		if (!group || !group_folder(k, group, folder) ||
+		    !group_has(folder, k->state, k->frozen))
 			continue;
-		find_own(k, folder, out);
+		group_find_own(k, folder, out);
 		return true;
 	}
 	return false;

@@ -114,8 +114,8 @@ void libraries_find(const struct maps *m, struct libraries *out)
 }
 
 /* The linker is mapped at AT_BASE from offset 0 of its file, its segments contiguous. */
-static int find_in(int fd, const struct maps *maps, uint64_t base, uint64_t spare,
-		   struct linker *out)
+static int linker_find_in(int fd, const struct maps *maps, uint64_t base, uint64_t spare,
+			  struct linker *out)
 {
 	struct elf_file *f;
 	int r = elf_file_open_fd(fd, "ld.so", &f, NULL);
@@ -146,7 +146,7 @@ int linker_find(pid_t pid, uint64_t spare, struct linker *out)
 		return r;
 	const struct mapping *m = maps_find(&maps, base);
 	int fd = m && m->inode ? maps_open(pid, m, NULL) : -ENOENT;
-	r = fd < 0 ? fd : find_in(fd, &maps, base, spare, out);
+	r = fd < 0 ? fd : linker_find_in(fd, &maps, base, spare, out);
 	if (fd >= 0)
 		close(fd);
 	maps_free(&maps);

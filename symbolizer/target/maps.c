@@ -19,18 +19,18 @@ enum { EXEC_TRIES = 10 };
 
 static const char deleted[] = " (deleted)";
 
-static int digit(char c, int base)
+static int digit_of(char c, int base)
 {
 	int d = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : base;
 	return d < base ? d : -1;
 }
 
 /* Parse digits in `base` followed by the character `end`; advances *s past it. */
-static bool number(char **s, int base, char end, uint64_t *out)
+static bool take_number(char **s, int base, char end, uint64_t *out)
 {
 	char *p = *s;
 	uint64_t n = 0;
-	for (int d; (d = digit(*p, base)) >= 0; p++)
+	for (int d; (d = digit_of(*p, base)) >= 0; p++)
 		if (__builtin_mul_overflow(n, (unsigned)base, &n) ||
 		    __builtin_add_overflow(n, (unsigned)d, &n))
 			return false;
@@ -41,7 +41,7 @@ static bool number(char **s, int base, char end, uint64_t *out)
 	return true;
 }
 
-static bool permissions(char **s, struct mapping *m)
+static bool take_permissions(char **s, struct mapping *m)
 {
 	const char *p = *s;
 	if (strnlen(p, 5) < 5 || p[4] != ' ')
@@ -85,16 +85,16 @@ static bool parse_line(char *s, struct mapping *m)
 {
 	uint64_t major, minor;
 	*m = (struct mapping){0};
-	if (!number(&s, 16, '-', &m->start) || !number(&s, 16, ' ', &m->end) ||
-	    m->end <= m->start || !permissions(&s, m) || !number(&s, 16, ' ', &m->offset) ||
-	    !number(&s, 16, ':', &major) || !number(&s, 16, ' ', &minor) || major > UINT32_MAX ||
-	    minor > UINT32_MAX)
+	if (!take_number(&s, 16, '-', &m->start) || !take_number(&s, 16, ' ', &m->end) ||
+	    m->end <= m->start || !take_permissions(&s, m) ||
+	    !take_number(&s, 16, ' ', &m->offset) || !take_number(&s, 16, ':', &major) ||
+	    !take_number(&s, 16, ' ', &minor) || major > UINT32_MAX || minor > UINT32_MAX)
 		return false;
 	m->dev_major = (uint32_t)major;
 	m->dev_minor = (uint32_t)minor;
 	/* The line of a mapping without a name may end at the inode. */
 	bool bare = !s[strspn(s, "0123456789")];
-	if (!number(&s, 10, bare ? '\0' : ' ', &m->inode))
+	if (!take_number(&s, 10, bare ? '\0' : ' ', &m->inode))
 		return false;
 	take_path(m, bare ? s - 1 : s + strspn(s, " "));
 	return true;
@@ -245,7 +245,7 @@ static bool is_mapped(const struct stat *st, const struct mapping *m, bool loose
 	       (loose && major(st->st_dev) == 0 && m->dev_major == 0);
 }
 
-static int not_reached(pid_t pid, const struct mapping *m, struct err *e)
+static int error_not_reached(pid_t pid, const struct mapping *m, struct err *e)
 {
 	err_set(e, -ENOENT, "cannot open the file %s that process %d has mapped%s", m->path, pid,
 		m->deleted ? ": it was replaced or deleted since the process started" : "");
@@ -255,7 +255,7 @@ static int not_reached(pid_t pid, const struct mapping *m, struct err *e)
 		   : "run ditrace as root (CAP_SYS_ADMIN), or in the container of the process");
 }
 
-static bool path_is(const char *path, int len, size_t size, const struct mapping *m, bool loose)
+static bool path_is_of(const char *path, int len, size_t size, const struct mapping *m, bool loose)
 {
 	struct stat st;
 	return len < (int)size && !stat(path, &st) && is_mapped(&st, m, loose);
@@ -268,12 +268,12 @@ int maps_open_path(pid_t pid, const struct mapping *m, char *out, size_t size, s
 		return 0;
 	}
 	if (m->path[0] != '/' || m->deleted)
-		return not_reached(pid, m, e);
+		return error_not_reached(pid, m, e);
 	int n = snprintf(out, size, "%s", m->path);
-	if (path_is(out, n, size, m, false))
+	if (path_is_of(out, n, size, m, false))
 		return 0;
 	n = snprintf(out, size, "/proc/%d/root%s", pid, m->path);
-	return path_is(out, n, size, m, true) ? 0 : not_reached(pid, m, e);
+	return path_is_of(out, n, size, m, true) ? 0 : error_not_reached(pid, m, e);
 }
 
 static int open_by_path(struct target_files *files, const struct mapping *m)
@@ -295,7 +295,7 @@ int maps_open_in(struct target_files *files, const struct mapping *m, struct err
 	int fd = regular_open(path);
 	if (fd < 0)
 		fd = open_by_path(files, m);
-	return fd < 0 ? not_reached(pid, m, e) : fd;
+	return fd < 0 ? error_not_reached(pid, m, e) : fd;
 }
 
 int maps_open(pid_t pid, const struct mapping *map, struct err *e)

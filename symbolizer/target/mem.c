@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "symbolizer/target/mem.h"
+#include "symbolizer/target/process.h"
 
 #include <ctype.h>
 #include <errno.h>

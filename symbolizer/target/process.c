@@ -20,7 +20,7 @@
 
 enum { PATH_SIZE = 512, STATUS_SIZE = 8192 };
 
-static ssize_t slurp(const char *proc, pid_t pid, const char *name, char *out, size_t size)
+static ssize_t read_proc_file(const char *proc, pid_t pid, const char *name, char *out, size_t size)
 {
 	char path[PATH_SIZE];
 	size_t len = 0;
@@ -42,7 +42,7 @@ static ssize_t slurp(const char *proc, pid_t pid, const char *name, char *out, s
 
 ssize_t process_file(pid_t pid, const char *name, char *out, size_t size)
 {
-	return slurp("/proc", pid, name, out, size);
+	return read_proc_file("/proc", pid, name, out, size);
 }
 
 bool process_setting(const char *proc, const char *name, long *out)
@@ -73,7 +73,8 @@ char process_thread_state(pid_t pid, pid_t tid)
 {
 	char name[64], line[1024];
 	snprintf(name, sizeof(name), "task/%d/stat", tid);
-	return slurp("/proc", pid, name, line, sizeof(line)) > 0 ? *stat_field(line, 0) : 0;
+	return read_proc_file("/proc", pid, name, line, sizeof(line)) > 0 ? *stat_field(line, 0)
+									  : 0;
 }
 
 static bool has_ended(char state)
@@ -124,7 +125,7 @@ bool process_ids(const char *text, const char *name, uint32_t ids[4])
 	return true;
 }
 
-static long long number_of(const char *text, const char *name, int base, long long missing)
+static long long status_number(const char *text, const char *name, int base, long long missing)
 {
 	const char *p = process_line(text, name);
 	return p ? (long long)strtoull(p, NULL, base) : missing;
@@ -155,13 +156,13 @@ void process_parse_status(const char *text, struct process_status *out)
 	uint32_t uid[4] = {(uint32_t)-1};
 	process_ids(text, "Uid", uid);
 	out->state = state && *state != '\n' ? *state : 0;
-	out->tgid = (pid_t)number_of(text, "Tgid", 10, 0);
-	out->ppid = (pid_t)number_of(text, "PPid", 10, 0);
-	out->tracer = (pid_t)number_of(text, "TracerPid", 10, 0);
-	out->threads = (unsigned)number_of(text, "Threads", 10, 0);
-	out->caps = (uint64_t)number_of(text, "CapEff", 16, 0);
-	out->seccomp = (unsigned)number_of(text, "Seccomp", 10, 0);
-	out->seccomp_filters = (unsigned)number_of(text, "Seccomp_filters", 10, 0);
+	out->tgid = (pid_t)status_number(text, "Tgid", 10, 0);
+	out->ppid = (pid_t)status_number(text, "PPid", 10, 0);
+	out->tracer = (pid_t)status_number(text, "TracerPid", 10, 0);
+	out->threads = (unsigned)status_number(text, "Threads", 10, 0);
+	out->caps = (uint64_t)status_number(text, "CapEff", 16, 0);
+	out->seccomp = (unsigned)status_number(text, "Seccomp", 10, 0);
+	out->seccomp_filters = (unsigned)status_number(text, "Seccomp_filters", 10, 0);
 	out->uid = uid[0];
 	parse_ns_pids(process_line(text, "NSpid"), out);
 }
@@ -179,7 +180,7 @@ static void read_exe(const char *proc, struct process *p)
 }
 
 /* Whether the namespace `name` of `pid` differs from ours; clears *known when it cannot be read. */
-static bool other_ns(const char *proc, pid_t pid, const char *name, bool *known)
+static bool is_other_namespace(const char *proc, pid_t pid, const char *name, bool *known)
 {
 	char path[PATH_SIZE];
 	struct stat own, its;
@@ -195,19 +196,19 @@ int process_read_at(const char *proc, pid_t pid, struct process *out, struct err
 {
 	char text[STATUS_SIZE];
 	*out = (struct process){.pid = pid};
-	if (pid <= 0 || slurp(proc, pid, "status", text, sizeof(text)) <= 0)
+	if (pid <= 0 || read_proc_file(proc, pid, "status", text, sizeof(text)) <= 0)
 		return process_error(pid, -ESRCH, "attach to", e);
 	process_parse_status(text, &out->status);
 	if (out->status.tgid > 0)
 		out->pid = out->status.tgid;
-	if (slurp(proc, out->pid, "stat", text, sizeof(text)) > 0)
+	if (read_proc_file(proc, out->pid, "stat", text, sizeof(text)) > 0)
 		out->start_ticks = strtoull(stat_field(text, 19), NULL, 10);
-	if (slurp(proc, out->pid, "comm", out->comm, sizeof(out->comm)) > 0)
+	if (read_proc_file(proc, out->pid, "comm", out->comm, sizeof(out->comm)) > 0)
 		out->comm[strcspn(out->comm, "\n")] = '\0';
 	read_exe(proc, out);
 	out->ns_known = true;
-	out->other_mnt_ns = other_ns(proc, out->pid, "mnt", &out->ns_known);
-	out->other_pid_ns = other_ns(proc, out->pid, "pid", &out->ns_known);
+	out->other_mnt_ns = is_other_namespace(proc, out->pid, "mnt", &out->ns_known);
+	out->other_pid_ns = is_other_namespace(proc, out->pid, "pid", &out->ns_known);
 	return 0;
 }
 
@@ -263,7 +264,7 @@ ssize_t process_threads(pid_t pid, pid_t **out)
 	return n;
 }
 
-static bool owner_of(pid_t pid, uid_t *uid)
+static bool process_owner(pid_t pid, uid_t *uid)
 {
 	char path[64];
 	struct stat st;
@@ -289,7 +290,7 @@ const char *process_user(uid_t uid, char *out, size_t size)
 	return out;
 }
 
-static int not_mine(pid_t pid, uid_t uid, int code, const char *what, struct err *e)
+static int error_not_mine(pid_t pid, uid_t uid, int code, const char *what, struct err *e)
 {
 	char who[64], command[128];
 	process_user(uid, who, sizeof(who));
@@ -299,7 +300,7 @@ static int not_mine(pid_t pid, uid_t uid, int code, const char *what, struct err
 	return code;
 }
 
-static int gone(pid_t pid, const char *what, const char *why, struct err *e)
+static int error_gone(pid_t pid, const char *what, const char *why, struct err *e)
 {
 	err_set(e, -ESRCH, "cannot %s %d: %s", what, pid, why);
 	err_hint(e, "list the Python processes with: pgrep -af python");
@@ -321,16 +322,16 @@ int process_parse_pid(const char *word, pid_t *pid, struct err *e)
 int process_error(pid_t pid, int code, const char *what, struct err *e)
 {
 	uid_t uid;
-	if (!owner_of(pid, &uid))
-		return gone(pid, what, "no such process", e);
+	if (!process_owner(pid, &uid))
+		return error_gone(pid, what, "no such process", e);
 	if (!process_alive(pid))
-		return gone(pid, what, "it has ended (a zombie that its parent has not waited for)",
-			    e);
+		return error_gone(pid, what,
+				  "it has ended (a zombie that its parent has not waited for)", e);
 	if ((code == -EPERM || code == -EACCES) && geteuid() && uid != geteuid())
-		return not_mine(pid, uid, code, what, e);
+		return error_not_mine(pid, uid, code, what, e);
 	if (code == -ESRCH)
-		return gone(pid, what,
-			    "it has no memory of its own (a kernel thread, or it is ending)", e);
+		return error_gone(
+		    pid, what, "it has no memory of its own (a kernel thread, or it is ending)", e);
 	err_set(e, code, "cannot %s %d: %s", what, pid, strerror(-code));
 	if (code == -EPERM || code == -EACCES)
 		err_hint(e,
@@ -344,7 +345,7 @@ int process_check(pid_t pid, struct err *e)
 {
 	struct process self;
 	uid_t uid;
-	if (!owner_of(pid, &uid) || !process_alive(pid))
+	if (!process_owner(pid, &uid) || !process_alive(pid))
 		return process_error(pid, -ESRCH, "attach to", e);
 	if (!geteuid() || uid == geteuid())
 		return 0;
@@ -356,7 +357,7 @@ int process_check(pid_t pid, struct err *e)
 
 const char *process_cmdline(pid_t pid, char *out, size_t size)
 {
-	ssize_t n = slurp("/proc", pid, "cmdline", out, size);
+	ssize_t n = read_proc_file("/proc", pid, "cmdline", out, size);
 	while (n > 0 && !out[n - 1])
 		n--;
 	for (ssize_t i = 0; i < n; i++)

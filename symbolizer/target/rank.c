@@ -12,7 +12,7 @@
 enum { ENVIRON_MAX = 1 << 20 };
 
 /* The value of the first variable of that name, as libc's getenv; NULL: none. */
-static const char *value_of(const char *environ, size_t size, const char *name)
+static const char *variable_of(const char *environ, size_t size, const char *name)
 {
 	size_t len = strlen(name);
 	for (const char *s = environ, *end = environ + size; s < end;) {
@@ -26,10 +26,10 @@ static const char *value_of(const char *environ, size_t size, const char *name)
 	return NULL;
 }
 
-static int32_t number_of(const char *environ, size_t size, const char *name)
+static int32_t variable_number(const char *environ, size_t size, const char *name)
 {
 	uint64_t n;
-	const char *text = value_of(environ, size, name);
+	const char *text = variable_of(environ, size, name);
 	return text && text_number(text, &n) && n < INT32_MAX ? (int32_t)n : -1;
 }
 
@@ -50,16 +50,16 @@ void process_rank_parse(const char *environ, size_t size, struct process_rank *o
 	    .rank = -1, .world_size = -1, .local_rank = -1, .node = -1, .restarts = -1};
 	for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++) {
 		const struct launcher *l = &launchers[i];
-		int32_t rank = number_of(environ, size, l->rank),
-			world_size = number_of(environ, size, l->world_size);
+		int32_t rank = variable_number(environ, size, l->rank),
+			world_size = variable_number(environ, size, l->world_size);
 		if (rank < 0 || rank >= world_size)
 			continue;
 		*out = (struct process_rank){
 		    .rank = rank,
 		    .world_size = world_size,
-		    .local_rank = number_of(environ, size, l->local_rank),
-		    .node = number_of(environ, size, l->node),
-		    .restarts = number_of(environ, size, "TORCHELASTIC_RESTART_COUNT"),
+		    .local_rank = variable_number(environ, size, l->local_rank),
+		    .node = variable_number(environ, size, l->node),
+		    .restarts = variable_number(environ, size, "TORCHELASTIC_RESTART_COUNT"),
 		};
 		return;
 	}
@@ -74,7 +74,7 @@ static void find_host(pid_t pid, const char *environ, size_t size, char *out, si
 	snprintf(path, sizeof(path), "/proc/%d/ns/uts", pid);
 	ssize_t n = readlink(path, theirs, sizeof(theirs) - 1);
 	ssize_t m = readlink("/proc/self/ns/uts", ours, sizeof(ours) - 1);
-	const char *name = value_of(environ, size, "HOSTNAME");
+	const char *name = variable_of(environ, size, "HOSTNAME");
 	if (n > 0 && m > 0 && !strcmp(theirs, ours) && !uname(&u))
 		name = u.nodename;
 	snprintf(out, room, "%.63s", name ? name : "");

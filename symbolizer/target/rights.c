@@ -129,7 +129,7 @@ static int leave_caps(uint64_t caps)
 	return syscall(SYS_capset, &c.head, c.data) ? -errno : 0;
 }
 
-static int become(const struct rights *r)
+static int rights_become(const struct rights *r)
 {
 	if (syscall(SYS_setgroups, r->ngroups, r->groups))
 		return -errno;
@@ -145,10 +145,10 @@ struct use {
 	int result;
 };
 
-static void *use_main(void *p)
+static void *rights_thread_main(void *p)
 {
 	struct use *u = p;
-	u->result = own_uid() == u->rights->uid ? 0 : become(u->rights);
+	u->result = own_uid() == u->rights->uid ? 0 : rights_become(u->rights);
 	if (!u->result)
 		u->result = leave_caps(u->rights->caps);
 	if (!u->result)
@@ -163,7 +163,7 @@ static void *use_main(void *p)
 static int use_in_thread(struct use *u)
 {
 	pthread_t thread;
-	int r = thread_start(&thread, use_main, u);
+	int r = thread_start(&thread, rights_thread_main, u);
 	if (r)
 		return r;
 	pthread_join(thread, NULL);
@@ -202,7 +202,7 @@ bool caps_has(uint64_t mask, int cap)
 	return mask & 1ULL << cap || (admin && mask & 1ULL << CAPS_SYS_ADMIN);
 }
 
-static const char *name_of(int cap)
+static const char *capability_name(int cap)
 {
 	switch (cap) {
 	case CAPS_SYS_PTRACE:
@@ -227,6 +227,6 @@ const char *caps_missing(uint64_t mask, const int *caps, size_t n, char *out, si
 	for (size_t i = 0; i < n && len < size; i++)
 		if (!caps_has(mask, caps[i]))
 			len += (size_t)snprintf(out + len, size - len, "%s%s", len ? ", " : "",
-						name_of(caps[i]));
+						capability_name(caps[i]));
 	return out;
 }

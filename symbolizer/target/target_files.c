@@ -146,7 +146,7 @@ pid_t target_files_pid(const struct target_files *f)
 }
 
 /* Permission is checked here, for a file that cannot be exchanged any more. */
-static int reopen(int at)
+static int open_again(int at)
 {
 	char path[32];
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", at);
@@ -159,7 +159,7 @@ static int open_regular(int at)
 	struct stat st;
 	if (fstat(at, &st))
 		return -errno;
-	return S_ISREG(st.st_mode) ? reopen(at) : -EINVAL;
+	return S_ISREG(st.st_mode) ? open_again(at) : -EINVAL;
 }
 
 /* O_PATH opens neither devices nor FIFOs (open(2)). */
@@ -214,7 +214,7 @@ static int open_path(const struct opening *o)
 }
 
 /* /proc/self and what is below is the reader's, not the target's. */
-static int on_path(void *arg)
+static int open_with_rights(void *arg)
 {
 	const struct opening *o = arg;
 	struct statfs fs;
@@ -243,7 +243,7 @@ static int with_rights(struct target_files *f, const char *path, bool links, str
 		return -ENOENT;
 	snprintf(whole, sizeof(whole), "%s/%s", path[0] == '/' ? "" : f->cwd, path);
 	struct opening o = {f->root, whole, links, st};
-	return rights_use(&f->rights, on_path, &o);
+	return rights_use(&f->rights, open_with_rights, &o);
 }
 
 int target_files_open(struct target_files *f, const char *path, bool links)

@@ -7,7 +7,7 @@
 
 #include "base/arena.h"
 #include "symbolizer/code/arch_x86_64.h"
-#include "symbolizer/target/mem.h"
+#include "symbolizer/target/process.h"
 
 enum {
 	SPAN = 256,	/* bytes of the table's head to search */

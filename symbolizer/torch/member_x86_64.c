@@ -1,7 +1,7 @@
 /* Which member of its object a small function returns, by its code. */
 #include <string.h>
 
-#include "symbolizer/torch/process_group.h"
+#include "symbolizer/torch/layout.h"
 
 enum { RDI_DISP8 = 0x47, RDI_DISP32 = 0x87, RET = 0xc3 };
 

@@ -1,4 +1,4 @@
-#include "symbolizer/torch/process_group.h"
+#include "symbolizer/torch/layout.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -353,7 +353,6 @@ struct when_parser {
 void when_advance(struct when_parser *p);
 
 bool when_is_sign(const struct when_parser *p, const char *sign);
-bool when_is_name(const struct when_parser *p, const char *name);
 
 /* If the current token is this one, advance and return true. */
 bool when_accept(struct when_parser *p, const char *sign);

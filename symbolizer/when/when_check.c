@@ -18,7 +18,7 @@ static const struct when_type anything = {WHEN_T_ANY, WHEN_T_ANY};
 static const struct when_type nothing = {0, 0};
 static const struct when_type number = {WHEN_T_NUMBER, 0};
 
-static struct when_type infer(struct check *c, struct when_node *n);
+static struct when_type infer_type(struct check *c, struct when_node *n);
 
 static unsigned type_of_base(unsigned base)
 {
@@ -115,7 +115,7 @@ static struct when_type item_type(struct when_type list)
 
 static struct when_type infer_item(struct check *c, struct when_node *n)
 {
-	struct when_type a = infer(c, n->a), b = infer(c, n->b), place;
+	struct when_type a = infer_type(c, n->a), b = infer_type(c, n->b), place;
 	if (infer_place(c, n, &place))
 		return place;
 	bool by_name = n->a->kind == WHEN_N_WORD && (b.may_be & WHEN_T_STRING);
@@ -126,7 +126,7 @@ static struct when_type infer_item(struct check *c, struct when_node *n)
 
 static struct when_type infer_attribute(struct check *c, struct when_node *n)
 {
-	struct when_type a = infer(c, n->a), b = n->b ? infer(c, n->b) : nothing;
+	struct when_type a = infer_type(c, n->a), b = n->b ? infer_type(c, n->b) : nothing;
 	const struct when_attribute_def *d = n->attribute;
 	if (!(a.may_be & d->of))
 		return nothing;
@@ -167,9 +167,9 @@ static bool makes_sense(enum when_comparison op, struct when_type a, struct when
 
 static struct when_type infer_chain(struct check *c, struct when_node *n)
 {
-	struct when_type left = infer(c, n->a), result = number;
+	struct when_type left = infer_type(c, n->a), result = number;
 	for (struct when_node *l = n->b; l; l = l->next) {
-		struct when_type right = infer(c, l->a);
+		struct when_type right = infer_type(c, l->a);
 		if (makes_sense(l->op, left, right))
 			l->seen = WHEN_T_NUMBER;
 		else
@@ -183,20 +183,20 @@ static struct when_type infer_list(struct check *c, struct when_node *n)
 {
 	struct when_type t = {WHEN_T_LIST, n->a ? 0 : WHEN_T_ANY};
 	for (struct when_node *i = n->a; i; i = i->next)
-		t.item |= infer(c, i).may_be;
+		t.item |= infer_type(c, i).may_be;
 	return t;
 }
 
 static struct when_type infer_loop(struct check *c, struct when_node *n)
 {
-	struct when_type items = infer(c, n->a);
+	struct when_type items = infer_type(c, n->a);
 	c->slots[n->slot] = items.may_be & WHEN_T_LIST ? item_type(items) : nothing;
-	return infer(c, n->b).may_be ? number : nothing;
+	return infer_type(c, n->b).may_be ? number : nothing;
 }
 
 static struct when_type infer_both(struct check *c, struct when_node *n)
 {
-	bool a = infer(c, n->a).may_be, b = infer(c, n->b).may_be;
+	bool a = infer_type(c, n->a).may_be, b = infer_type(c, n->b).may_be;
 	return (n->kind == WHEN_N_AND ? a && b : a || b) ? number : nothing;
 }
 
@@ -222,21 +222,21 @@ static struct when_type infer_kind(struct check *c, struct when_node *n)
 	case WHEN_N_ITEM:
 		return infer_item(c, n);
 	case WHEN_N_LEN:
-		return number_if(infer(c, n->a), WHEN_T_LIST | WHEN_T_STRING);
+		return number_if(infer_type(c, n->a), WHEN_T_LIST | WHEN_T_STRING);
 	case WHEN_N_MINUS:
-		return number_if(infer(c, n->a), WHEN_T_NUMBER);
+		return number_if(infer_type(c, n->a), WHEN_T_NUMBER);
 	case WHEN_N_ARITH: {
-		struct when_type a = number_if(infer(c, n->a), WHEN_T_NUMBER);
-		return infer(c, n->b).may_be & WHEN_T_NUMBER ? a : nothing;
+		struct when_type a = number_if(infer_type(c, n->a), WHEN_T_NUMBER);
+		return infer_type(c, n->b).may_be & WHEN_T_NUMBER ? a : nothing;
 	}
 	case WHEN_N_LIST:
 		return infer_list(c, n);
 	case WHEN_N_COMPARE:
 		return infer_chain(c, n);
 	case WHEN_N_TRUTH:
-		return number_if(infer(c, n->a), WHEN_T_NUMBER | WHEN_T_STRING | WHEN_T_LIST);
+		return number_if(infer_type(c, n->a), WHEN_T_NUMBER | WHEN_T_STRING | WHEN_T_LIST);
 	case WHEN_N_NOT:
-		return infer(c, n->a);
+		return infer_type(c, n->a);
 	case WHEN_N_AND:
 	case WHEN_N_OR:
 		return infer_both(c, n);
@@ -245,7 +245,7 @@ static struct when_type infer_kind(struct check *c, struct when_node *n)
 	}
 }
 
-static struct when_type infer(struct check *c, struct when_node *n)
+static struct when_type infer_type(struct check *c, struct when_node *n)
 {
 	struct when_type t = infer_kind(c, n);
 	n->seen |= t.may_be;
@@ -253,42 +253,42 @@ static struct when_type infer(struct check *c, struct when_node *n)
 }
 
 /* The first part, left to right and innermost first, that has no type for any op. */
-static const struct when_node *first_wrong(const struct when_node *n)
+static const struct when_node *first_untyped(const struct when_node *n)
 {
-	const struct when_node *w = n->a ? first_wrong(n->a) : NULL;
+	const struct when_node *w = n->a ? first_untyped(n->a) : NULL;
 	for (const struct when_node *b = n->b; b && !w; b = b->next)
-		w = first_wrong(b);
+		w = first_untyped(b);
 	for (const struct when_node *i = n->kind == WHEN_N_LIST ? n->a : NULL; i && !w; i = i->next)
-		w = first_wrong(i);
+		w = first_untyped(i);
 	return w ? w : n->seen ? NULL : n;
 }
 
-static void start_over(struct when_node *n)
+static void forget_types(struct when_node *n)
 {
 	for (; n; n = n->next) {
 		n->seen = 0;
 		if (n->a)
-			start_over(n->a);
+			forget_types(n->a);
 		if (n->b)
-			start_over(n->b);
+			forget_types(n->b);
 	}
 }
 
 int when_check(struct when *w, const struct op_desc *const *ops, size_t n, bool more, struct err *e)
 {
 	struct check c = {.w = w};
-	start_over(w->root);
+	forget_types(w->root);
 	w->needs_exit = false;
 	for (size_t i = 0; i < n; i++) {
 		c.op = ops[i];
-		infer(&c, w->root);
+		infer_type(&c, w->root);
 		arena_reset(&c.arena);
 	}
 	c.op = NULL;
 	if (more || !n)
-		infer(&c, w->root);
+		infer_type(&c, w->root);
 	arena_free(&c.arena);
-	const struct when_node *bad = first_wrong(w->root);
+	const struct when_node *bad = first_untyped(w->root);
 	if (!bad)
 		return 0;
 	when_tell(w, bad, ops, n, e);

@@ -8,7 +8,7 @@ static struct when_value eval_node(struct when_ctx *c, const struct when_node *n
 /* Whether two lists are equal, item by item; also compares values that are not lists. */
 static struct when_value list_equal(struct when_ctx *c, struct when_value a, struct when_value b);
 
-static struct when_value of(const struct when_ctx *c, const struct value *v)
+static struct when_value value_in(const struct when_ctx *c, const struct value *v)
 {
 	return when_of(v, c->at_entry);
 }
@@ -34,7 +34,7 @@ static bool each_tensor(struct when_ctx *c, const struct value *v, uint32_t n,
 			go_on = each_tensor(c, v[i].items, v[i].count, NULL, t, take, arg);
 		else if (v[i].kind == VALUE_TENSOR ||
 			 (v[i].kind >= VALUE_NOT_DECODED && may_be_tensor(t)))
-			go_on = take(c, of(c, &v[i]), arg);
+			go_on = take(c, value_in(c, &v[i]), arg);
 		if (!go_on)
 			return false;
 	}
@@ -48,7 +48,7 @@ static void list_each(struct when_ctx *c, struct when_value list, take_fn *take,
 	uint32_t i = 0;
 	switch (list.kind) {
 	case WHEN_V_VALUES:
-		while (i < list.count && take(c, of(c, &list.values[i]), arg))
+		while (i < list.count && take(c, value_in(c, &list.values[i]), arg))
 			i++;
 		break;
 	case WHEN_V_DIMS:
@@ -75,7 +75,7 @@ struct search {
 	bool unsure; /* an item was special: it may not be a tensor */
 };
 
-static bool pass(struct when_ctx *c, struct when_value item, void *arg)
+static bool count_tensor(struct when_ctx *c, struct when_value item, void *arg)
 {
 	struct search *s = arg;
 	(void)c;
@@ -93,7 +93,7 @@ static bool pass(struct when_ctx *c, struct when_value item, void *arg)
 static struct when_value count_tensors(struct when_ctx *c, struct when_value list)
 {
 	struct search s = {.at = UINT32_MAX};
-	list_each(c, list, pass, &s);
+	list_each(c, list, count_tensor, &s);
 	return s.unsure ? s.found : when_int(s.passed);
 }
 
@@ -128,13 +128,13 @@ static struct when_value list_item(struct when_ctx *c, struct when_value list, _
 	if (i < 0 || i >= len.i)
 		return when_none(WHEN_V_ABSENT);
 	if (list.kind == WHEN_V_VALUES)
-		return of(c, &list.values[i]);
+		return value_in(c, &list.values[i]);
 	if (list.kind == WHEN_V_DIMS)
 		return when_int(list.dims[i]);
 	if (list.kind == WHEN_V_LITERAL)
 		return literal_item(c, list, i);
 	struct search s = {.at = i};
-	list_each(c, list, pass, &s);
+	list_each(c, list, count_tensor, &s);
 	return s.found;
 }
 
@@ -167,7 +167,7 @@ static struct when_value list_equal(struct when_ctx *c, struct when_value a, str
 	return o.result;
 }
 
-static bool look_for(struct when_ctx *c, struct when_value item, void *arg)
+static bool list_has_item(struct when_ctx *c, struct when_value item, void *arg)
 {
 	struct other *o = arg;
 	o->result = when_or(o->result, list_equal(c, item, o->list));
@@ -180,13 +180,13 @@ static struct when_value list_has(struct when_ctx *c, struct when_value list,
 	struct other o = {.list = item, .result = when_int(0)};
 	if (when_is_special(item) || when_is_special(list))
 		return when_weaker(item, list);
-	list_each(c, list, look_for, &o);
+	list_each(c, list, list_has_item, &o);
 	return o.result;
 }
 
 /* v.size(i), v.stride(i), v.startswith(s), v.endswith(s) */
-static struct when_value with_argument(struct when_ctx *c, const struct when_node *n,
-				       struct when_value v)
+static struct when_value eval_attribute_with(struct when_ctx *c, const struct when_node *n,
+					     struct when_value v)
 {
 	struct when_value b = eval_node(c, n->b);
 	if (!n->attribute->takes_string)
@@ -220,7 +220,7 @@ static struct when_value named_item(struct when_ctx *c, const struct when_node *
 	return when_none(WHEN_V_ABSENT);
 }
 
-static struct when_value item(struct when_ctx *c, const struct when_node *n)
+static struct when_value eval_item(struct when_ctx *c, const struct when_node *n)
 {
 	struct when_value b = eval_node(c, n->b);
 	if (b.kind == WHEN_V_STRING)
@@ -231,7 +231,7 @@ static struct when_value item(struct when_ctx *c, const struct when_node *n)
 	return b.kind == WHEN_V_INT ? list_item(c, a, b.i) : when_none(WHEN_V_ABSENT);
 }
 
-static struct when_value is_in(struct when_ctx *c, struct when_value a, struct when_value b)
+static struct when_value eval_in(struct when_ctx *c, struct when_value a, struct when_value b)
 {
 	if (when_is_special(a) || when_is_special(b))
 		return when_weaker(a, b);
@@ -247,8 +247,8 @@ static struct when_value is_none(struct when_value a)
 	return when_is_special(a) ? a : when_int(a.kind == WHEN_V_NONE);
 }
 
-static struct when_value compare(struct when_ctx *c, enum when_comparison op, struct when_value a,
-				 struct when_value b)
+static struct when_value eval_comparison(struct when_ctx *c, enum when_comparison op,
+					 struct when_value a, struct when_value b)
 {
 	switch (op) {
 	case WHEN_EQUAL:
@@ -264,9 +264,9 @@ static struct when_value compare(struct when_ctx *c, enum when_comparison op, st
 	case WHEN_GREATER_EQUAL:
 		return when_less(b, a, true);
 	case WHEN_IN:
-		return is_in(c, a, b);
+		return eval_in(c, a, b);
 	case WHEN_NOT_IN:
-		return when_not(is_in(c, a, b));
+		return when_not(eval_in(c, a, b));
 	case WHEN_IS:
 		return is_none(a);
 	default:
@@ -274,12 +274,12 @@ static struct when_value compare(struct when_ctx *c, enum when_comparison op, st
 	}
 }
 
-static struct when_value chain(struct when_ctx *c, const struct when_node *n)
+static struct when_value eval_chain(struct when_ctx *c, const struct when_node *n)
 {
 	struct when_value left = eval_node(c, n->a), result = when_int(1);
 	for (const struct when_node *l = n->b; l; l = l->next) {
 		struct when_value right = eval_node(c, l->a);
-		result = when_and(result, compare(c, l->op, left, right));
+		result = when_and(result, eval_comparison(c, l->op, left, right));
 		if (result.kind == WHEN_V_INT && !result.i)
 			break;
 		left = right;
@@ -288,12 +288,12 @@ static struct when_value chain(struct when_ctx *c, const struct when_node *n)
 }
 
 /* A list is true unless it is empty. */
-static struct when_value truth(struct when_ctx *c, struct when_value v)
+static struct when_value eval_truth(struct when_ctx *c, struct when_value v)
 {
 	return when_truth(when_is_list(v) ? list_len(c, v) : v);
 }
 
-static struct when_value both(struct when_ctx *c, const struct when_node *n)
+static struct when_value eval_and(struct when_ctx *c, const struct when_node *n)
 {
 	struct when_value a = eval_node(c, n->a);
 	if (a.kind == WHEN_V_INT && !a.i)
@@ -301,7 +301,7 @@ static struct when_value both(struct when_ctx *c, const struct when_node *n)
 	return when_and(a, eval_node(c, n->b));
 }
 
-static struct when_value either(struct when_ctx *c, const struct when_node *n)
+static struct when_value eval_or(struct when_ctx *c, const struct when_node *n)
 {
 	struct when_value a = eval_node(c, n->a);
 	if (a.kind == WHEN_V_INT && a.i)
@@ -314,7 +314,7 @@ struct loop {
 	struct when_value result;
 };
 
-static bool loop_item(struct when_ctx *c, struct when_value v, void *arg)
+static bool eval_loop_item(struct when_ctx *c, struct when_value v, void *arg)
 {
 	struct loop *l = arg;
 	bool all = l->node->kind == WHEN_N_ALL;
@@ -324,13 +324,13 @@ static bool loop_item(struct when_ctx *c, struct when_value v, void *arg)
 	return l->result.kind != WHEN_V_INT || (bool)l->result.i == all;
 }
 
-static struct when_value loop(struct when_ctx *c, const struct when_node *n)
+static struct when_value eval_loop(struct when_ctx *c, const struct when_node *n)
 {
 	struct loop l = {.node = n, .result = when_int(n->kind == WHEN_N_ALL)};
 	struct when_value list = eval_node(c, n->a);
 	if (!when_is_list(list))
 		return when_is_special(list) ? list : when_none(WHEN_V_ABSENT);
-	list_each(c, list, loop_item, &l);
+	list_each(c, list, eval_loop_item, &l);
 	return l.result;
 }
 
@@ -346,10 +346,10 @@ static struct when_value eval_node(struct when_ctx *c, const struct when_node *n
 	case WHEN_N_VARIABLE:
 		return c->slots[n->slot];
 	case WHEN_N_ATTRIBUTE:
-		return n->b ? with_argument(c, n, eval_node(c, n->a))
+		return n->b ? eval_attribute_with(c, n, eval_node(c, n->a))
 			    : when_attribute_eval(eval_node(c, n->a), n->attribute->attribute);
 	case WHEN_N_ITEM:
-		return item(c, n);
+		return eval_item(c, n);
 	case WHEN_N_LEN:
 		return list_len(c, eval_node(c, n->a));
 	case WHEN_N_MINUS:
@@ -360,18 +360,18 @@ static struct when_value eval_node(struct when_ctx *c, const struct when_node *n
 		return (struct when_value){
 		    .kind = WHEN_V_LITERAL, .count = n->count, .items = n->a};
 	case WHEN_N_COMPARE:
-		return chain(c, n);
+		return eval_chain(c, n);
 	case WHEN_N_NOT:
 		return when_not(eval_node(c, n->a));
 	case WHEN_N_AND:
-		return both(c, n);
+		return eval_and(c, n);
 	case WHEN_N_OR:
-		return either(c, n);
+		return eval_or(c, n);
 	case WHEN_N_ANY:
 	case WHEN_N_ALL:
-		return loop(c, n);
+		return eval_loop(c, n);
 	default: /* WHEN_N_TRUTH */
-		return truth(c, eval_node(c, n->a));
+		return eval_truth(c, eval_node(c, n->a));
 	}
 }
 

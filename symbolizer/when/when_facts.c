@@ -3,7 +3,7 @@
 #include "symbolizer/event/names.h"
 #include "symbolizer/when/internal.h"
 
-static struct when_value text(const char *s)
+static struct when_value string_value(const char *s)
 {
 	return s ? when_string(s, strlen(s)) : when_none(WHEN_V_ABSENT);
 }
@@ -12,17 +12,17 @@ static struct when_value overload_of(const char *name)
 {
 	const char *base = strstr(name, "::");
 	const char *dot = base ? strchr(base, '.') : NULL;
-	return text(dot ? dot + 1 : "");
+	return string_value(dot ? dot + 1 : "");
 }
 
 /* file, line and function, as shown for the event. */
-static struct when_value where(const struct op_event *ev, enum when_word word)
+static struct when_value where_value(const struct op_event *ev, enum when_word word)
 {
 	const struct py_frame *f = py_stack_where(ev->where_stack);
 	if (!f || (word == WHEN_LINE && f->line <= 0))
 		return when_none(WHEN_V_ABSENT);
 	return word == WHEN_LINE ? when_int(f->line)
-				 : text(word == WHEN_FILE ? f->file : f->function);
+				 : string_value(word == WHEN_FILE ? f->file : f->function);
 }
 
 static struct when_value forward_id(const struct op_event *ev)
@@ -32,7 +32,7 @@ static struct when_value forward_id(const struct op_event *ev)
 }
 
 /* Facts known from the end of the call; UNKNOWN if the op did not end. */
-static struct when_value ending(const struct when_ctx *c, enum when_word word)
+static struct when_value ending_value(const struct when_ctx *c, enum when_word word)
 {
 	const struct op_event *ev = c->ev;
 	if (c->at_entry)
@@ -79,7 +79,7 @@ struct when_value when_word_eval(const struct when_ctx *c, enum when_word word)
 	const struct op_event *ev = c->ev;
 	switch (word) {
 	case WHEN_OP:
-		return text(ev->op->name);
+		return string_value(ev->op->name);
 	case WHEN_OVERLOAD:
 		return overload_of(ev->op->name);
 	case WHEN_PHASE:
@@ -97,7 +97,7 @@ struct when_value when_word_eval(const struct when_ctx *c, enum when_word word)
 	case WHEN_FILE:
 	case WHEN_LINE:
 	case WHEN_FUNCTION:
-		return where(ev, word);
+		return where_value(ev, word);
 	case WHEN_ARGS:
 	case WHEN_RESULTS:
 		return all_values(c, word == WHEN_RESULTS, WHEN_V_VALUES);
@@ -105,7 +105,7 @@ struct when_value when_word_eval(const struct when_ctx *c, enum when_word word)
 	case WHEN_OUTPUTS:
 		return all_values(c, word == WHEN_OUTPUTS, WHEN_V_TENSORS);
 	default:
-		return ending(c, word);
+		return ending_value(c, word);
 	}
 }
 
@@ -124,7 +124,7 @@ struct when_value when_name_eval(const struct when_ctx *c, const char *name)
 	return when_of(&all.values[p.index], c->at_entry);
 }
 
-static struct when_value dims(const struct tensor_meta *m, const int64_t *d)
+static struct when_value dims_value(const struct tensor_meta *m, const int64_t *d)
 {
 	return (struct when_value){.kind = WHEN_V_DIMS, .count = m->ndim, .dims = d};
 }
@@ -145,7 +145,7 @@ static bool is_contiguous(const struct tensor_meta *m)
 	return true;
 }
 
-static struct when_value bytes(const struct tensor_meta *m, bool all)
+static struct when_value bytes_value(const struct tensor_meta *m, bool all)
 {
 	int size = names_itemsize(m->dtype);
 	if (!size)
@@ -153,7 +153,7 @@ static struct when_value bytes(const struct tensor_meta *m, bool all)
 	return when_int(all ? (__int128)size * m->numel : size);
 }
 
-static struct when_value of_tensor(const struct tensor *t, enum when_attribute attribute)
+static struct when_value tensor_attribute(const struct tensor *t, enum when_attribute attribute)
 {
 	static const uint8_t needs[] = {
 	    [WHEN_SHAPE] = TENSOR_NO_SHAPE,
@@ -177,16 +177,16 @@ static struct when_value of_tensor(const struct tensor *t, enum when_attribute a
 		return when_none(WHEN_V_UNKNOWN);
 	switch (attribute) {
 	case WHEN_SHAPE:
-		return dims(m, m->shape);
+		return dims_value(m, m->shape);
 	case WHEN_STRIDE:
-		return dims(m, m->stride);
+		return dims_value(m, m->stride);
 	case WHEN_DIM:
 		return when_int(m->ndim);
 	case WHEN_NUMEL:
 		return when_int(m->numel);
 	case WHEN_ITEMSIZE:
 	case WHEN_NBYTES:
-		return bytes(m, attribute == WHEN_NBYTES);
+		return bytes_value(m, attribute == WHEN_NBYTES);
 	case WHEN_STORAGE_OFFSET:
 		return when_int(t->storage_offset);
 	case WHEN_DATA_PTR:
@@ -210,12 +210,12 @@ struct when_value when_attribute_eval(struct when_value v, enum when_attribute a
 	if (when_is_special(v))
 		return v;
 	if (v.kind == WHEN_V_TENSOR)
-		return of_tensor(v.tensor, attribute);
+		return tensor_attribute(v.tensor, attribute);
 	if (v.kind != WHEN_V_DEVICE)
 		return when_none(WHEN_V_ABSENT);
 	const char *type = names_device_type(v.device.type);
 	if (attribute == WHEN_TYPE)
-		return type ? text(type) : when_none(WHEN_V_UNKNOWN);
+		return type ? string_value(type) : when_none(WHEN_V_UNKNOWN);
 	if (attribute != WHEN_INDEX)
 		return when_none(WHEN_V_ABSENT);
 	return v.device.index < 0 ? when_none(WHEN_V_NONE) : when_int(v.device.index);

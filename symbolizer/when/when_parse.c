@@ -56,7 +56,7 @@ bool when_is_sign(const struct when_parser *p, const char *sign)
 	return !p->code && p->now.kind == TOKEN_SIGN && !strcmp(p->now.sign, sign);
 }
 
-bool when_is_name(const struct when_parser *p, const char *name)
+static bool when_is_name(const struct when_parser *p, const char *name)
 {
 	return !p->code && p->now.kind == TOKEN_NAME && !strcmp(p->now.name, name);
 }
@@ -89,7 +89,7 @@ struct when_node *when_truth_node(struct when_parser *p, struct when_node *a)
 	return n;
 }
 
-static struct when_node *too_deep(struct when_parser *p)
+static struct when_node *refuse_depth(struct when_parser *p)
 {
 	return when_wrong_token(p, &p->now, "this goes too deep", "write it in a simpler way");
 }
@@ -101,7 +101,7 @@ static struct when_node *parse_unary(struct when_parser *p)
 	if (!minus && !when_is_sign(p, "+"))
 		return when_parse_postfix(p);
 	if (++p->nesting > WHEN_NESTING_MAX)
-		return too_deep(p);
+		return refuse_depth(p);
 	when_advance(p);
 	struct when_node *a = parse_unary(p);
 	p->nesting--;
@@ -136,7 +136,7 @@ static struct when_node *parse_arith(struct when_parser *p, bool sum)
 }
 
 /* Consume in, not in, is or is not. Returns the comparison, or -1. */
-static int word_comparison(struct when_parser *p)
+static int take_word_comparison(struct when_parser *p)
 {
 	if (when_accept_name(p, "in"))
 		return WHEN_IN;
@@ -159,7 +159,7 @@ static int word_comparison(struct when_parser *p)
 }
 
 /* Consume a comparison operator. Returns the comparison, or -1. */
-static int comparison(struct when_parser *p)
+static int take_comparison(struct when_parser *p)
 {
 	static const char *const signs[] = {"==", "!=", "<", "<=", ">", ">="};
 	if (p->code)
@@ -167,7 +167,7 @@ static int comparison(struct when_parser *p)
 	for (int i = 0; i < (int)(sizeof(signs) / sizeof(signs[0])); i++)
 		if (when_accept(p, signs[i]))
 			return i; /* in the order of enum when_comparison */
-	return word_comparison(p);
+	return take_word_comparison(p);
 }
 
 static struct when_node *parse_comparison(struct when_parser *p)
@@ -176,14 +176,14 @@ static struct when_node *parse_comparison(struct when_parser *p)
 	if (!a)
 		return NULL;
 	size_t at = p->now.at;
-	int op = comparison(p);
+	int op = take_comparison(p);
 	if (op < 0)
 		return p->code ? NULL : a;
 	struct when_node *n = when_new_node(p, WHEN_N_COMPARE, a->at);
 	if (!n)
 		return NULL;
 	n->a = a;
-	for (struct when_node **last = &n->b; op >= 0; op = comparison(p)) {
+	for (struct when_node **last = &n->b; op >= 0; op = take_comparison(p)) {
 		struct when_node *link = when_new_node(p, WHEN_N_LINK, at);
 		if (!link)
 			return NULL;
@@ -203,7 +203,7 @@ static struct when_node *parse_not(struct when_parser *p)
 	if (!when_is_name(p, "not"))
 		return parse_comparison(p);
 	if (++p->nesting > WHEN_NESTING_MAX)
-		return too_deep(p);
+		return refuse_depth(p);
 	when_advance(p);
 	struct when_node *n = when_new_node(p, WHEN_N_NOT, at),
 			 *a = when_truth_node(p, parse_not(p));
@@ -230,7 +230,7 @@ static struct when_node *parse_and(struct when_parser *p)
 static struct when_node *parse_or(struct when_parser *p)
 {
 	if (++p->nesting > WHEN_NESTING_MAX)
-		return too_deep(p);
+		return refuse_depth(p);
 	struct when_node *a = parse_and(p);
 	while (a && when_accept_name(p, "or")) {
 		struct when_node *n = when_new_node(p, WHEN_N_OR, a->at);

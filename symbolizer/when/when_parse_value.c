@@ -13,7 +13,7 @@ static bool is_reserved(const char *name)
 	return false;
 }
 
-static struct when_node *constant(struct when_parser *p, size_t at, struct when_value v)
+static struct when_node *constant_node(struct when_parser *p, size_t at, struct when_value v)
 {
 	struct when_node *n = when_new_node(p, WHEN_N_CONSTANT, at);
 	if (n)
@@ -96,15 +96,15 @@ static struct when_node *parse_group(struct when_parser *p)
 }
 
 /* Bind `name` in `n` to the loop variable in `slot`. */
-static void bind(struct when_node *n, const char *name, uint8_t slot)
+static void bind_names(struct when_node *n, const char *name, uint8_t slot)
 {
 	for (; n; n = n->next) {
 		if (n->kind == WHEN_N_NAME && !strcmp(n->name, name)) {
 			n->kind = WHEN_N_VARIABLE;
 			n->slot = slot;
 		}
-		bind(n->a, name, slot);
-		bind(n->b, name, slot);
+		bind_names(n->a, name, slot);
+		bind_names(n->b, name, slot);
 	}
 }
 
@@ -138,7 +138,7 @@ static struct when_node *parse_loop(struct when_parser *p, enum when_node_kind k
 		return when_expected(p, "\")\"", how);
 	if (!n || !body || !items)
 		return NULL;
-	bind(body, name, slot);
+	bind_names(body, name, slot);
 	n->a = items;
 	n->b = body;
 	n->slot = slot;
@@ -182,7 +182,7 @@ static struct when_node *parse_torch(struct when_parser *p, size_t at)
 		    "these are known: torch.float16, torch.bfloat16, torch.int64, "
 		    "torch.strided, torch.channels_last and the like");
 	when_advance(p);
-	return constant(p, at, v);
+	return constant_node(p, at, v);
 }
 
 static struct when_node *parse_name(struct when_parser *p)
@@ -204,7 +204,7 @@ static struct when_node *parse_name(struct when_parser *p)
 	if (!strcmp(t.name, "torch") && when_is_sign(p, "."))
 		return parse_torch(p, t.at);
 	if (when_constant_find(t.name, &v))
-		return constant(p, t.at, v);
+		return constant_node(p, t.at, v);
 	const struct when_word_def *w = when_word_find(t.name);
 	struct when_node *n = when_new_node(p, w ? WHEN_N_WORD : WHEN_N_NAME, t.at);
 	if (n) {
@@ -225,13 +225,13 @@ static struct when_node *parse_atom(struct when_parser *p)
 	if (p->now.kind == TOKEN_VALUE) {
 		struct when_token t = p->now;
 		when_advance(p);
-		return constant(p, t.at, t.value);
+		return constant_node(p, t.at, t.value);
 	}
 	return when_expected(p, "a value",
 			     "conditions are written as in Python: self.dim() == 2 and alpha != 1");
 }
 
-static struct when_node *no_attribute(struct when_parser *p)
+static struct when_node *refuse_attribute(struct when_parser *p)
 {
 	struct suggestions near = {.word = p->now.name};
 	char list[256];
@@ -280,7 +280,7 @@ static struct when_node *parse_attribute(struct when_parser *p, struct when_node
 	n->a = a;
 	n->attribute = when_attribute_find(p->now.name);
 	if (!n->attribute)
-		return no_attribute(p);
+		return refuse_attribute(p);
 	when_advance(p);
 	parse_attribute_argument(p, n);
 	return when_close(p, n);

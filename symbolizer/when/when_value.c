@@ -21,7 +21,7 @@ struct when_value when_weaker(struct when_value a, struct when_value b)
 	return a;
 }
 
-static struct when_value of_scalar(const struct value *v, uint8_t kind)
+static struct when_value scalar_value(const struct value *v, uint8_t kind)
 {
 	if (kind == VALUE_FLOAT)
 		return (struct when_value){.kind = WHEN_V_FLOAT, .f = v->f};
@@ -30,7 +30,7 @@ static struct when_value of_scalar(const struct value *v, uint8_t kind)
 	return when_int(v->is_unsigned ? (__int128)(uint64_t)v->i : v->i);
 }
 
-static struct when_value of_code(enum when_kind kind, int64_t code)
+static struct when_value code_value(enum when_kind kind, int64_t code)
 {
 	return (struct when_value){.kind = (uint8_t)kind, .i = code};
 }
@@ -48,22 +48,22 @@ struct when_value when_of(const struct value *v, bool at_entry)
 	case VALUE_INT:
 	case VALUE_FLOAT:
 	case VALUE_BOOL:
-		return of_scalar(v, v->kind);
+		return scalar_value(v, v->kind);
 	case VALUE_SCALAR:
-		return of_scalar(v, v->scalar);
+		return scalar_value(v, v->scalar);
 	case VALUE_COMPLEX:
 		return (struct when_value){.kind = WHEN_V_COMPLEX, .c = {v->c.re, v->c.im}};
 	case VALUE_STRING:
 		return when_string(v->str, v->count);
 	case VALUE_DTYPE:
-		return of_code(WHEN_V_DTYPE, v->i);
+		return code_value(WHEN_V_DTYPE, v->i);
 	case VALUE_DEVICE:
 		return (struct when_value){.kind = WHEN_V_DEVICE,
 					   .device = {v->device.type, v->device.index}};
 	case VALUE_LAYOUT:
-		return of_code(WHEN_V_LAYOUT, v->i);
+		return code_value(WHEN_V_LAYOUT, v->i);
 	case VALUE_MEMORY_FORMAT:
-		return of_code(WHEN_V_MEMORY_FORMAT, v->i);
+		return code_value(WHEN_V_MEMORY_FORMAT, v->i);
 	case VALUE_GENERATOR:
 	case VALUE_GROUP:
 	case VALUE_WORK:

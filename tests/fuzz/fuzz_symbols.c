@@ -69,8 +69,8 @@ static void look_at_code(struct native_symbols *s, const struct native_file *f)
 		if (size && at - start >= size)
 			abort();
 		elf_function_size(f->elf, at);
-		name_in(s, f, at, true);
-		if (f->functions[i].end > at && !name_in(s, f, at, false))
+		function_name_in(s, f, at, true);
+		if (f->functions[i].end > at && !function_name_in(s, f, at, false))
 			abort();
 	}
 }

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "symbolizer/target/mem.h"
+#include "symbolizer/target/process.h"
 #include "symbolizer/torch/layout.h"
 
 enum { FAKE_BYTES = 1 << 16, FAKE_TOP = 0x200 };

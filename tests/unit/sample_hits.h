@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "symbolizer/decode/decode_value.h"
+#include "symbolizer/decode/decoder.h"
 #include "symbolizer/decode/target.h"
 #include "symbolizer/native/native_stack.h"
 #include "symbolizer/plan/plan.h"

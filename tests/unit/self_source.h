@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "replay/capture/source.h"
+#include "replay/capture/capture_files.h"
 
 static inline int source_read_self(void *ctx, uint64_t address, void *to, size_t n)
 {

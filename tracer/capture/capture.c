@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/text.h"
-#include "replay/capture/source.h"
+#include "replay/capture/capture_files.h"
 #include "tracer/capture/internal.h"
 
 static void begin_call(struct capture *c, struct target *t, const struct op_event *ev)

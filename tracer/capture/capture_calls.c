@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "symbolizer/target/mem.h"
+#include "symbolizer/target/process.h"
 #include "tracer/capture/internal.h"
 
 /* Sizes of an Edge, {pointer to the Node, uint32_t}: the pointer is intrusive in 2.13.0, a

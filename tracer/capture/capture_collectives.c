@@ -7,7 +7,7 @@
 
 #include "perf/collectives/collectives.h"
 #include "symbolizer/python/python.h"
-#include "symbolizer/torch/process_group.h"
+#include "symbolizer/torch/layout.h"
 #include "tracer/capture/internal.h"
 #include "tracer/engine/engine.h"
 

@@ -8,12 +8,10 @@
 #include <stdio.h>
 
 #include "replay/capture/capture_files.h"
-#include "replay/capture/source.h"
 #include "symbolizer/decode/decoder.h"
 #include "symbolizer/decode/target.h"
 #include "symbolizer/event/event.h"
 #include "tracer/capture/capture.h"
-#include "tracer/capture/selection.h"
 
 /* Where the gradient of a tensor flows in the autograd graph, read from the live process. */
 

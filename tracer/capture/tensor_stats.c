@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/options.h"
-#include "replay/capture/source.h"
+#include "replay/capture/capture_files.h"
 #include "replay/numbers/numbers.h"
 #include "tracer/capture/internal.h"
 #include "tracer/engine/engine.h"

@@ -7,7 +7,6 @@
 #include <stdint.h>
 
 #include "base/arena.h"
-#include "base/block_table.h"
 #include "base/map.h"
 #include "symbolizer/event/event.h"
 #include "tracer/device/launches.h"
@@ -92,7 +91,7 @@ bool op_history_find(const struct op_history *h, uint64_t t, enum activity_launc
 
 void op_history_free(struct op_history *h);
 
-/* activity_names.c */
+/* Names of what devices did (launches_records.c). */
 
 /* Zero-initialise. */
 struct activity_names {
@@ -102,16 +101,9 @@ struct activity_names {
 	struct arena arena;
 };
 
-/* The name of a kernel with that symbol. Lives as long as `n`, as do the others; NULL when out of
- * memory. */
-const char *activity_name_of_kernel(struct activity_names *n, const char *symbol);
-
-/* The name of a copy or a set. */
-const char *activity_name_of_memory(struct activity_names *n, const struct activity_record *r);
-
 void activity_names_free(struct activity_names *n);
 
-/* correlations.c: the launches of a process by correlation, and what came of those that are not
+/* launches_index.c: the launches of a process by correlation, and what came of those that are not
  * settled. */
 
 #define NO_LAUNCH UINT32_MAX
@@ -206,7 +198,7 @@ bool blocks_freed(struct blocks *b, struct memory_event *m);
 
 void blocks_free(struct blocks *b);
 
-/* waiting.c: the launches of a thread that no op was found for yet, by time. */
+/* launches_index.c: the launches of a thread that no op was found for yet, by time. */
 
 struct waiting_launch {
 	uint64_t ns;

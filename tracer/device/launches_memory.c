@@ -2,8 +2,8 @@
 #include "tracer/device/launches.h"
 
 #include "base/arena.h"
+#include "base/map.h"
 #include "tracer/device/internal.h"
-#include "base/block_table.h"
 
 bool blocks_allocated(struct blocks *b, struct memory_event *m, struct memory_event *before)
 {

@@ -13,7 +13,7 @@
 #include "base/err.h"
 #include "base/options.h"
 #include "symbolizer/when/when.h"
-#include "tracer/capture/selection.h"
+#include "tracer/capture/capture.h"
 #include "tracer/engine/shim/shim_share.h"
 #include "tracer/proc/spawn.h"
 
@@ -163,7 +163,7 @@ bool intervene_wanted(const struct intervene_opts *o);
 
 /* Read options and environment. An item of a LIST on the command line is a name as in ditorch, its
  * last part ("add" for both torch.add and torch.Tensor.add), or a regular expression for either.
- * Items of a variable are read as ditorch does (selection.h), and used if the command line has no
+ * Items of a variable are read as ditorch does (capture.h), and used if the command line has no
  * list; those of DISABLE variables always are. 0, or -EINVAL with *e; call intervene_rules_free in
  * either case. `o` must outlive `r`. */
 int intervene_rules_read(const struct intervene_opts *o, struct intervene_rules *r, struct err *e);

@@ -20,7 +20,7 @@
 struct call_count;
 struct engine;
 
-/* How the engine counted a call, if it counts the calls of ops (tracer/capture/selection.h). */
+/* How the engine counted a call, if it counts the calls of ops (tracer/capture/capture.h). */
 typedef struct call_count observer_count_fn(const struct op_event *ev, void *arg);
 
 enum {

@@ -1,4 +1,5 @@
-/* What /proc reports of a thread (proc_pid_task(5)) and of a process (proc(5)). */
+/* What /proc reports of a thread (proc_pid_task(5)) and of a process (proc(5)), and the devices
+ * that it uses. */
 #ifndef TRACER_PROC_THREAD_FACTS_H
 #define TRACER_PROC_THREAD_FACTS_H
 
@@ -73,5 +74,16 @@ int process_list_add(struct process_list *l, pid_t pid);
 int process_list_add_below(struct process_list *l);
 
 void process_list_free(struct process_list *l);
+
+/* Devices that PyTorch computes on: files below /dev that their drivers have. */
+
+/* The file of a device that a program started from here could use, "/dev/nvidiactl"; NULL: there is
+ * none, or the variable that names those to be used (CUDA_VISIBLE_DEVICES and the like) names none.
+ * Static. */
+const char *devices_here(void);
+
+/* The file of a device that the process has opened to compute on; NULL: none, or that could not be
+ * read. Static. */
+const char *devices_of(pid_t pid);
 
 #endif

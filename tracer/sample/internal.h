@@ -17,7 +17,7 @@
 #include "symbolizer/plan/plan.h"
 #include "symbolizer/python/python.h"
 #include "symbolizer/target/maps.h"
-#include "symbolizer/target/mem.h"
+#include "symbolizer/target/process.h"
 #include "tracer/sample/sampler.h"
 
 /* known_maps.c: what a process has mapped now, and code that it had mapped before, from

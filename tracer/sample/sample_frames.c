@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "symbolizer/decode/decode_value.h"
+#include "symbolizer/decode/decoder.h"
 #include "tracer/engine/bpf/links.h"
 #include "tracer/sample/samples.skel.h"
 

@@ -181,7 +181,7 @@ int session_begin_decoding(struct session *s);
 /* The slot of a traced process; NULL if it is not traced. */
 struct proc *session_proc(struct session *s, pid_t pid);
 
-/* session_devices.c: what devices did. Begin to join it with ops, if an observer wants it. 0 or
+/* session_events.c: what devices did. Begin to join it with ops, if an observer wants it. 0 or
  * -ENOMEM. */
 int session_begin_devices(struct session *s);
 
@@ -195,9 +195,6 @@ void session_devices_lost(struct session *s);
 /* Pass on what waits of process `pid` (0: of all), as launches_end; call it before its target is
  * freed. */
 void session_end_launches(struct session *s, pid_t pid, uint64_t until_ns);
-
-/* The rank of a process that is or was traced + 1; 0: not known. */
-uint32_t session_rank1(struct session *s, pid_t pid);
 
 /* session_open.c: whether the engine shim will be taken, unless it cannot be. */
 bool session_expects_shim(const struct session *s);
@@ -225,7 +222,7 @@ int session_probe_library(struct session *s, uint16_t index, const struct librar
  * there is no place for them. */
 int session_find_boxed(struct session *s, const struct proc *p);
 
-/* session_kernels.c: probe the kernels of inductor that the process has loaded since the last call,
+/* session_probes.c: probe the kernels of inductor that the process has loaded since the last call,
  * while `tid`, which may be about to call them, stands; 0: no thread is. */
 void session_probe_kernels(struct session *s, struct proc *p, pid_t tid);
 
@@ -286,7 +283,7 @@ uint64_t session_cost_cpu(const struct session *s);
 /* c->probe_ns, as far as it counts. */
 uint64_t session_cost_probes(const struct session *s, const struct engine_counters *c);
 
-/* session_turns.c: --measure-overhead. While that is measured nothing is recorded. */
+/* session_cost.c: --measure-overhead. While that is measured nothing is recorded. */
 
 /* The next turn, if it is time; also begins to measure, and ends that. */
 void session_turns_step(struct session *s);

@@ -7,7 +7,6 @@
 #include "symbolizer/target/process.h"
 #include "symbolizer/target/target_files.h"
 #include "tracer/capture/capture.h"
-#include "tracer/capture/selection.h"
 #include "tracer/engine/engine.h"
 #include "tracer/monitor/monitor.h"
 #include "tracer/session/internal.h"

@@ -11,7 +11,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "symbolizer/python/python.h"
-#include "symbolizer/target/mem.h"
+#include "symbolizer/target/process.h"
 
 /* A collective that a rank has called, and that is not done. */
 struct hang_call {

@@ -10,7 +10,7 @@
 
 #include "base/err.h"
 #include "symbolizer/target/maps.h"
-#include "symbolizer/target/mem.h"
+#include "symbolizer/target/process.h"
 #include "tracer/stack/hang.h"
 
 /* op_args.c: a lower bound on how long a thread has been in a function. A hardware breakpoint

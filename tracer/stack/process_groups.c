@@ -11,7 +11,6 @@
 #include "symbolizer/target/maps.h"
 #include "symbolizer/target/process.h"
 #include "symbolizer/torch/layout.h"
-#include "symbolizer/torch/process_group.h"
 #include "tracer/stack/hang.h"
 #include "tracer/stack/internal.h"
 

@@ -7,7 +7,6 @@
 
 #include "symbolizer/code/arch_x86_64.h"
 #include "symbolizer/target/maps.h"
-#include "symbolizer/target/mem.h"
 #include "symbolizer/target/process.h"
 #include "tracer/stack/internal.h"
 

@@ -15,7 +15,6 @@
 #include "symbolizer/native/native_stack.h"
 #include "symbolizer/python/python.h"
 #include "symbolizer/target/maps.h"
-#include "symbolizer/target/mem.h"
 #include "symbolizer/target/process.h"
 #include "tracer/proc/thread_facts.h"
 
@@ -180,7 +179,7 @@ int stack_snapshot_print(const struct stack_snapshot_view *v, FILE *f);
 
 struct hang_rank;
 
-/* stack_ranks.c: where the process is as a whole: in the collective that a thread of it is in, else
+/* hang_ranks.c: where the process is as a whole: in the collective that a thread of it is in, else
  * where its main thread is; with its groups. v->look is set. *out is to be freed with
  * hang_rank_free. */
 void stack_place_of(const struct stack_snapshot_view *v, struct hang_rank *out);

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "tracer/background.h"
+#include "tracer/trace_loop.h"
 #include "tui/model/top.h"
 
 /* NULL without memory. */
@@ -46,7 +46,7 @@ bool capture_row_op(struct top *t, const struct grouping_row *row, struct op_eve
 
 void capture_what_free(struct capture_what *w);
 
-/* Capturing the next of the selected calls, by a second tracer (tracer/background.h) that ends with
+/* Capturing the next of the selected calls, by a second tracer (tracer/background.c) that ends with
  * that call. */
 
 enum { CAPTURE_DIR_MAX = 64 };
@@ -77,7 +77,7 @@ bool capture_next_stop(struct capture_next *c, struct top *t);
 /* Stop waiting, and return once all probes are removed. */
 void capture_next_close(struct capture_next *c);
 
-/* Changing what functions of the process do: by a ditrace of its own (tracer/background.h), or
+/* Changing what functions of the process do: by a ditrace of its own (tracer/background.c), or
  * through one that already changes functions there (tracer/intervene/intervene.h). */
 
 enum { CHANGES_MAX = 16, CHANGE_NAME_MAX = 128 };
@@ -114,25 +114,5 @@ bool change_tick(struct change *c, struct top *t);
 
 /* Undo all changes, and free everything. */
 void change_close(struct change *c);
-
-/* Stacks of all threads of a process, taken by a child process: the screen stays responsive if that
- * is slow or a thread stays stopped, and ending the child releases all threads. */
-
-/* Zero-initialise. */
-struct stacks {
-	pid_t child; /* takes the snapshot; 0: none running */
-	int out;     /* file with its output while it runs */
-	char *text;  /* last finished snapshot: output of ditrace stack, or why there is none; NULL:
-			none yet */
-};
-
-/* Start a snapshot of `pid`, unless one is running. 0 or -errno. */
-int stacks_look(struct stacks *s, pid_t pid);
-
-/* Whether a snapshot has finished since the last call; s->text is then new. */
-bool stacks_came(struct stacks *s);
-
-/* Cancel a running snapshot, and free everything. */
-void stacks_close(struct stacks *s);
 
 #endif

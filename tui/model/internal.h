@@ -127,9 +127,6 @@ int view_tree_rows(struct view *v);
 
 void view_tree_free(struct view_tree *t);
 
-/* The off-op time of what is shown. */
-const struct off_op *view_shown_outside(const struct view *v);
-
 /* Sampling the state of a process's threads. */
 
 /* Zero-initialise. */

@@ -10,7 +10,7 @@
 
 #include "base/err.h"
 #include "base/table.h"
-#include "tracer/background.h"
+#include "tracer/trace_loop.h"
 #include "tui/model/view.h"
 #include "tui/screen/screen.h"
 
@@ -143,7 +143,7 @@ __attribute__((format(printf, 3, 4))) void top_ask(struct top *t, enum top_quest
  */
 void top_jump(struct top *t, uint32_t id);
 
-/* Live tracing. The tracer runs in the background (tracer/background.h) and writes a file that the
+/* Live tracing. The tracer runs in the background (tracer/background.c) and writes a file that the
  * view reads, so that the screen never slows it down. */
 
 struct live_opts {

@@ -57,6 +57,12 @@ static void tell_outside(const struct off_op *o, struct view_head *out)
 	out->waited = out->outside - out->python_ran - out->other_ran;
 }
 
+/* The off-op time of what is shown. */
+static const struct off_op *view_shown_outside(const struct view *v)
+{
+	return !v->interval ? &v->all_outside : v->whole ? &v->whole_outside : &v->going_outside;
+}
+
 void view_head(const struct view *v, struct view_head *out)
 {
 	uint64_t ns;
@@ -98,11 +104,6 @@ const struct grouping *view_shown(const struct view *v, uint64_t *ns)
 	}
 	*ns = v->last_ns - v->first_ns;
 	return v->all[v->group];
-}
-
-const struct off_op *view_shown_outside(const struct view *v)
-{
-	return !v->interval ? &v->all_outside : v->whole ? &v->whole_outside : &v->going_outside;
 }
 
 int view_set_group(struct view *v, enum grouping_by group)

@@ -1,4 +1,3 @@
-#include "tui/screen/input.h"
 
 #include <string.h>
 

@@ -18,7 +18,6 @@
 
 #include "base/system.h"
 #include "base/text.h"
-#include "tui/screen/input.h"
 
 enum { TEXT_MAX = 4096 };
 

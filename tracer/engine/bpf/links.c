@@ -18,7 +18,7 @@
 #include "symbolizer/code/arch_x86_64.h"
 #include "symbolizer/target/elf.h"
 #include "symbolizer/target/maps.h"
-#include "symbolizer/target/mem.h"
+#include "symbolizer/target/process.h"
 #include "tracer/engine/bpf/internal.h"
 #include "tracer/proc/spawn.h"
 

@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "base/system.h"
-#include "symbolizer/target/mem.h"
 #include "symbolizer/target/process.h"
 #include "tracer/engine/shim/internal.h"
 #include "tracer/engine/shim/jumps.h"

@@ -10,7 +10,6 @@
 #include "symbolizer/target/elf.h"
 
 #include "symbolizer/target/maps.h"
-#include "symbolizer/target/mem.h"
 #include "symbolizer/target/process.h"
 #include "tracer/engine/shim/internal.h"
 

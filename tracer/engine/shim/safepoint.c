@@ -10,7 +10,7 @@
 #include "symbolizer/native/native_stack.h"
 #include "symbolizer/target/elf.h"
 #include "symbolizer/target/maps.h"
-#include "symbolizer/target/mem.h"
+#include "symbolizer/target/process.h"
 
 enum { FRAMES = 2048, RANGES = 256, STACK_LEAST = 128 << 10 };
 

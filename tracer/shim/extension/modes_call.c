@@ -5,7 +5,6 @@
 #include <sys/mman.h>
 
 #include "tracer/engine/shim/shim_share.h"
-#include "tracer/shim/extension/modes_args.h"
 #include "tracer/shim/shim.h"
 
 enum { PLANS_MOST = 8192 };

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tracer/shim/extension/modes_args.h"
-
 static struct {
 	object *features, *unchanged, *raised, *check_condition, *why_unfit, *why_failed, *line_of;
 	object *strided, *tensor, *parameter, *tracing_state, *is_wrapped, *is_capturing,

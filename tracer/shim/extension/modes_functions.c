@@ -3,7 +3,6 @@
 #include "tracer/shim/extension/modes.h"
 
 #include "tracer/engine/shim/shim_share.h"
-#include "tracer/shim/extension/modes_args.h"
 #include "tracer/shim/shim.h"
 
 static object *is_out(object *self, object *arg)

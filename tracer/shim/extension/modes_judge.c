@@ -5,7 +5,6 @@
 
 #include "replay/numbers/numbers.h"
 #include "tracer/shim/extension/modes.h"
-#include "tracer/shim/extension/modes_args.h"
 
 enum { LINES = 1 << 12 /* slots; line_find takes the upper 12 bits of the hash */ };
 

@@ -1,5 +1,4 @@
 #define _GNU_SOURCE
-#include "tracer/shim/extension/modes_args.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-#include "replay/capture/source.h"
+#include "replay/capture/capture_files.h"
 #include "replay/numbers/numbers.h"
 #include "tests/unit/self_source.h"
 #include "tracer/capture/internal.h"

@@ -1,7 +1,7 @@
 
 #include "tests/unit/unit.h"
 
-#include "symbolizer/decode/decode_value.h"
+#include "symbolizer/decode/decoder.h"
 #include "symbolizer/decode/internal.h"
 #include "symbolizer/decode/target.h"
 #include "tests/unit/fake_interned.h"
@@ -652,11 +652,17 @@ static void test_packed(void **state)
 	expect_not(decode(&one), "memory could not be read");
 }
 
-static struct value decode_packed(const uint8_t *bytes, uint32_t len)
+/* A packed item with these parts (TPART_*). */
+struct packed {
+	uint8_t bytes[2 * WIN_MAX];
+	uint32_t len, parts;
+};
+
+static struct value decode_packed(const struct packed *p)
 {
 	const struct abi_value one = how(ABI_TENSOR, CXX_TENSOR);
 	begin();
-	record_item(&rec, ITEM_TENSOR, READ, TPART_PACKED | TPART_STORAGE, bytes, len);
+	record_item(&rec, ITEM_TENSOR, READ, TPART_PACKED | p->parts, p->bytes, p->len);
 	return decode(&one);
 }
 
@@ -680,40 +686,104 @@ static void expect_same(const struct value *a, const struct value *b)
 	assert_int_equal(x->storage, y->storage);
 }
 
-/* Whatever else is read of a tensor once one has been seen, it is decoded to the same as if none
- * had, also where one like it has come next the last time. */
-static void test_seen(void **state)
+static void flip(struct packed *p, uint32_t bit)
+{
+	p->bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+}
+
+/* Whatever else is read of a tensor once `usual` has been seen, it is decoded to the same as if
+ * none had, also where one like it has come next the last time. Returns how many of those that
+ * differ from `p` in one bit were found to be as `usual` is. */
+static unsigned count_same(const struct packed *usual, struct packed *p)
+{
+	unsigned n = 0;
+	for (uint32_t bit = 0; bit < 8 * p->len; bit++) {
+		flip(p, bit);
+		seen_tensors_forget(&s.target);
+		struct value alone = decode_packed(p);
+		seen_tensors_forget(&s.target);
+		flip(p, bit);
+		for (unsigned i = 0; i < 3; i++)
+			decode_packed(usual);
+		const uint64_t same = decode_packed(usual).tensor->same;
+		assert_int_not_equal(same, 0);
+		flip(p, bit);
+		struct value after = decode_packed(p);
+		flip(p, bit);
+		expect_same(&after, &alone);
+		n += after.kind == VALUE_TENSOR && after.tensor->same == same;
+	}
+	return n;
+}
+
+static struct packed packed_without_meta(void)
 {
 	struct tensor_snapshot snap = sample(2);
-	uint8_t bytes[2 * WIN_MAX];
-	unsigned nsame = 0;
-	(void)state;
-	uint32_t len = sample_pack(read_packed(), &snap, bytes);
+	struct packed p = {.parts = TPART_STORAGE};
+	p.len = sample_pack(read_packed(), &snap, p.bytes);
 	s.target.layout.unknown &= ~(uint32_t)LAYOUT_NODE;
-	memset(bytes + 24, 0, 8); /* no autograd meta */
-	struct value first = decode_packed(bytes, len);
-	assert_int_equal(first.kind, VALUE_TENSOR);
-	const uint64_t same = first.tensor->same;
-	assert_int_not_equal(same, 0);
-	for (uint32_t bit = 0; bit < 8 * len; bit++) {
-		bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
-		seen_tensors_forget(&s.target);
-		struct value alone = decode_packed(bytes, len);
-		seen_tensors_forget(&s.target);
-		bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
-		for (unsigned i = 0; i < 3; i++)
-			decode_packed(bytes, len);
-		const uint64_t before = decode_packed(bytes, len).tensor->same;
-		bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
-		struct value after = decode_packed(bytes, len);
-		bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
-		expect_same(&after, &alone);
-		nsame += after.kind == VALUE_TENSOR && after.tensor->same == before;
-	}
+	memset(p.bytes + 24, 0, 8);
+	return p;
+}
+
+/* With the words of an AutogradMeta, and the sequence number of its grad_fn. */
+static struct packed packed_with_node(void)
+{
+	const struct tensor_layout *l = &s.target.layout;
+	struct packed p = packed_without_meta();
+	struct tensor_read *c = &s.target.reads[0];
+	const uint64_t address = 0x555700000040, grad_fn = 0x555800000040, seq = 3;
+	uint64_t meta[] = {s.fake.meta, grad_fn, 0};
+	assert_int_equal(l->unknown & LAYOUT_META, 0);
+	((uint8_t *)&meta[2])[l->meta_requires_grad % 8] = 1;
+	c->grad_fn = l->meta_grad_fn;
+	c->requires_grad = l->meta_requires_grad;
+	c->meta_len = (uint16_t)((l->meta_grad_fn > l->meta_requires_grad ? l->meta_grad_fn
+									  : l->meta_requires_grad) /
+				     8 * 8 +
+				 8);
+	c->pack_meta = 1;
+	p.parts |= TPART_META | TPART_NODE;
+	memcpy(p.bytes + 24, &address, 8);
+	p.len = sample_append(p.bytes, p.len, (const uint8_t *)meta, sizeof(meta));
+	p.len = sample_append(p.bytes, p.len, (const uint8_t *)&seq, sizeof(seq));
+	return p;
+}
+
+static void test_seen(void **state)
+{
+	(void)state;
+	struct packed p = packed_without_meta();
+	const uint64_t same = decode_packed(&p).tensor->same;
 	/* Only the addresses of the tensor, its storage and its data. */
-	assert_int_equal(nsame, 3 * 64);
+	assert_int_equal(count_same(&p, &p), 3 * 64);
 	s.target.conf.generation++;
-	assert_int_not_equal(decode_packed(bytes, len).tensor->same, same);
+	assert_int_not_equal(decode_packed(&p).tensor->same, same);
+}
+
+static void test_seen_meta(void **state)
+{
+	(void)state;
+	struct packed p = packed_with_node();
+	assert_int_equal(decode_packed(&p).tensor->meta.unknown, 0);
+	/* Also those of its AutogradMeta and its node, and the node's number. */
+	assert_int_equal(count_same(&p, &p), 6 * 64);
+	seen_tensors_forget(&s.target);
+}
+
+/* One without a storage, though as long, is none that was seen with one. */
+static void test_seen_no_storage(void **state)
+{
+	(void)state;
+	struct packed p = packed_with_node(), other = p;
+	p.parts = TPART_STORAGE | TPART_META;
+	p.len -= 8;
+	other.parts = TPART_META | TPART_NODE;
+	other.len = p.len;
+	const size_t storage = other.len - 32;
+	memmove(other.bytes + storage, other.bytes + storage + 8, 32);
+	assert_int_equal(count_same(&p, &other), 0);
+	seen_tensors_forget(&s.target);
 }
 
 /* IValues. */
@@ -1080,6 +1150,8 @@ int main(void)
 	    cmocka_unit_test(test_newer_generation),
 	    cmocka_unit_test(test_packed),
 	    cmocka_unit_test(test_seen),
+	    cmocka_unit_test(test_seen_meta),
+	    cmocka_unit_test(test_seen_no_storage),
 	    cmocka_unit_test(test_boxed_plain),
 	    cmocka_unit_test(test_boxed_tensor),
 	    cmocka_unit_test(test_boxed_string),

@@ -3,7 +3,7 @@
 
 #include <unistd.h>
 
-#include "symbolizer/target/mem.h"
+#include "symbolizer/target/process.h"
 
 enum { SIZE = 32 };
 

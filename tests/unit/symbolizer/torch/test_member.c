@@ -1,6 +1,6 @@
 #include "tests/unit/unit.h"
 
-#include "symbolizer/torch/process_group.h"
+#include "symbolizer/torch/layout.h"
 
 #define CODE(name, text)                                                                           \
 	asm(".pushsection .text\n.intel_syntax noprefix\n" #name ":\n" text "\n" #name             \

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <stdbool.h>
 
-#include "replay/capture/source.h"
+#include "replay/capture/capture_files.h"
 #include "symbolizer/ops/internal.h"
 #include "symbolizer/ops/ops.h"
 #include "symbolizer/target/elf.h"

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tui/screen/input.h"
 #include "tui/screen/screen.h"
 
 struct seen {
