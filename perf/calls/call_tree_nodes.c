@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "perf/calls/internal.h"
+#include "perf/events/print_event.h"
 
 struct node_key {
 	uint32_t parent, name, phase;
@@ -31,8 +32,6 @@ size_t call_frame_text(char out[CALL_FRAME_TEXT_MAX], const struct py_frame *f)
 {
 	const char *function = f->function ? f->function : "?", *file = f->file ? f->file : "?";
 	char line[16] = "";
-	if (line_is_of_parameter(function, f->line))
-		return (size_t)snprintf(out, CALL_FRAME_TEXT_MAX, "%.200s", file);
 	if (f->line)
 		snprintf(line, sizeof(line), ":%" PRId32, f->line);
 	return (size_t)snprintf(out, CALL_FRAME_TEXT_MAX, file[0] ? "%.200s (%.200s%s)" : "%.200s",
@@ -116,6 +115,11 @@ int64_t call_stack_node(struct call_tree *t, uint32_t parent, const struct py_st
 		return -ENOMEM;
 	for (uint16_t i = (uint16_t)(stack->depth - outer); i-- && node >= 0;)
 		node = frame_node(t, node, stack->frames[i]);
+	if (node >= 0 && stack->parameter) {
+		char text[WHERE_TEXT_MAX];
+		parameter_text(text, sizeof(text), stack->parameter);
+		node = call_node_of(t, (uint32_t)node, name_id(t, text, strlen(text), text), false);
+	}
 	if (node >= 0)
 		t->stack_nodes[id] = (uint32_t)node;
 	return node;

@@ -83,11 +83,16 @@ const char *place_text(char *out, size_t size, const char *file, int32_t line,
 const char *where_unknown(const char *op, int phase);
 
 /* "train.py:33 Attention.forward: q = self.qkv(x)": the file as `files` (NULL: its base name) has
- * it, line, function, and the text of the line when known; "gradient accumulation of
- * layers.0.weight"; without a frame the reason in parentheses, where_unknown. Not escaped for a
- * terminal. Returns out. */
+ * it, line, function, and the text of the line when known; without a frame the reason in
+ * parentheses, where_unknown. Not escaped for a terminal. Returns out. */
 const char *where_text(char *out, size_t size, const struct py_frame *frame, const char *op,
 		       int phase, const struct file_names *files);
+
+/* "gradient accumulation of layers.0.weight". Returns out. */
+const char *parameter_text(char *out, size_t size, const char *parameter);
+
+/* Where an event is, as one of these two, the file by its base name. Returns out. */
+const char *event_where_text(char *out, size_t size, const struct op_event *ev);
 
 /* The tensor arguments of an op as text, for grouping rows and labelling events. */
 
@@ -111,7 +116,7 @@ const char *event_devices(char *out, size_t size, const struct op_event *ev);
  *
  *   id, parent (null: none), depth, pid, tid, phase (op_phase_names), op, start_ns, end_ns (null:
  *   the op has not ended), thrown, forward_id (null: none or unknown), args, results, stack,
- *   backward_of
+ *   backward_of; parameter, of a gradient accumulation whose parameter is known
  *
  * An argument or result: {"name", "kind", ...}; the name is the schema's, "" where it has none.
  * By kind:

@@ -23,8 +23,9 @@ struct perfetto_export {
 	uint64_t first_ns, last_ns; /* of all events */
 };
 
-/* Both may be NULL. */
-static void annotate_place(struct perfetto *x, const struct py_frame *where, const char *module)
+/* Each may be NULL. */
+static void annotate_place(struct perfetto *x, const struct py_frame *where, const char *parameter,
+			   const char *module)
 {
 	if (where) {
 		perfetto_annotate(x, "file", where->file, 0);
@@ -32,6 +33,8 @@ static void annotate_place(struct perfetto *x, const struct py_frame *where, con
 		perfetto_annotate(x, "function", where->function ? where->function : "", 0);
 		perfetto_annotate(x, "text", where->text ? where->text : "", 0);
 	}
+	if (parameter)
+		perfetto_annotate(x, "parameter", parameter, 0);
 	if (module)
 		perfetto_annotate(x, "module", module, 0);
 }
@@ -48,7 +51,8 @@ static void annotate_op(struct perfetto *x, const struct op_event *ev)
 	perfetto_annotate(x, "shapes", event_shapes(text, sizeof(text), ev), 0);
 	perfetto_annotate(x, "dtypes", event_dtypes(text, sizeof(text), ev), 0);
 	perfetto_annotate(x, "devices", event_devices(text, sizeof(text), ev), 0);
-	annotate_place(x, where, ev->where_stack ? ev->where_stack->module : NULL);
+	annotate_place(x, where, py_stack_parameter(ev->where_stack),
+		       py_stack_module(ev->where_stack));
 }
 
 /* A flow has a single end: what ends it closes it. */
@@ -164,7 +168,7 @@ static void annotate_activity(struct perfetto *x, const struct export_activity *
 		perfetto_annotate(x, "op_id", NULL, a->op_id);
 	if (a->launched_ns && a->launched_ns <= a->start_ns)
 		perfetto_annotate(x, "launch_delay_ns", NULL, a->start_ns - a->launched_ns);
-	annotate_place(x, a->where, a->module);
+	annotate_place(x, a->where, a->parameter, a->module);
 }
 
 /* Lanes of a stream have one name: viewers draw them as one track. */

@@ -143,6 +143,7 @@ static void put_event(struct database *d, const struct op_event *ev)
 	put_json(d, ev, json_args);
 	put_json(d, ev, json_results);
 	sql_known(&d->sql, of ? (uint64_t)of->id + 1 : 0);
+	sql_text(&d->sql, py_stack_parameter(ev->where_stack));
 	sql_done(&d->sql);
 }
 
@@ -219,6 +220,7 @@ static void put_launch(struct database *d, const struct op_event *of, enum activ
 	sql_known(&d->sql, of->stack ? (uint64_t)of->stack->id + 1 : 0);
 	sql_known(&d->sql, where ? (uint64_t)where->id + 1 : 0);
 	sql_known(&d->sql, forward ? (uint64_t)forward->id + 1 : 0);
+	sql_text(&d->sql, py_stack_parameter(of->where_stack));
 }
 
 static void put_memory(struct database *d, const struct memory_event *m)

@@ -2,8 +2,11 @@
 
 #include <string.h>
 
-static void take_where(struct aggregate_row *r, unsigned keys, const struct py_frame *where)
+static void take_where(struct aggregate_row *r, unsigned keys, const struct py_stack *stack)
 {
+	const struct py_frame *where = py_stack_where(stack);
+	if (keys & AGGREGATE_LINE)
+		r->parameter = py_stack_parameter(stack);
 	if (!where)
 		return;
 	if (keys & (AGGREGATE_LINE | AGGREGATE_FILE | AGGREGATE_FUNCTION))
@@ -66,9 +69,9 @@ uint32_t aggregate_key(struct aggregate_key *k, unsigned keys, const struct op_e
 		r->launch = LAUNCH_NO_THREAD; /* nothing tells such rows apart */
 	if (keys & AGGREGATE_PHASE && keys & (AGGREGATE_LINE | AGGREGATE_FILE | AGGREGATE_FUNCTION))
 		r->is_own = event_is_called_in_backward(ev);
-	take_where(r, keys, py_stack_where(ev->where_stack));
-	if (keys & AGGREGATE_MODULE && ev->where_stack)
-		r->module = ev->where_stack->module;
+	take_where(r, keys, ev->where_stack);
+	if (keys & AGGREGATE_MODULE)
+		r->module = py_stack_module(ev->where_stack);
 	take_tensors(k, keys, ev);
 	if (keys & AGGREGATE_SYMBOL)
 		take_symbol(r, ev->native);
@@ -84,6 +87,7 @@ uint32_t aggregate_key(struct aggregate_key *k, unsigned keys, const struct op_e
 	len = add_string(k->bytes, len, r->file);
 	/* In rows by line the function is not a key: a row shows that of its first event. */
 	len = add_string(k->bytes, len, keys & AGGREGATE_FUNCTION ? r->function : NULL);
+	len = add_string(k->bytes, len, r->parameter);
 	len = add_string(k->bytes, len, r->module);
 	len = add_string(k->bytes, len, r->shape);
 	len = add_string(k->bytes, len, r->dtype);

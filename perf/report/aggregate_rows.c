@@ -108,6 +108,7 @@ static struct aggregate_row *add_row(struct aggregate *a, uint32_t id,
 	row->file = aggregate_copy_text(a, like->file, &failed);
 	row->function = aggregate_copy_text(a, like->function, &failed);
 	row->text = aggregate_copy_text(a, like->text, &failed);
+	row->parameter = aggregate_copy_text(a, like->parameter, &failed);
 	row->module = aggregate_copy_text(a, like->module, &failed);
 	row->shape = aggregate_copy_text(a, like->shape, &failed);
 	row->dtype = aggregate_copy_text(a, like->dtype, &failed);

@@ -245,7 +245,7 @@ int aggregate_grow(void *array, uint32_t *size, size_t element);
 
 /* The key of an event's row; for aggregate.c alone. */
 
-enum { AGGREGATE_KEY_MAX = 11 << 10, AGGREGATE_KEY_STRING_MAX = 1200 };
+enum { AGGREGATE_KEY_MAX = 12 << 10, AGGREGATE_KEY_STRING_MAX = 1200 };
 
 struct aggregate_key {
 	struct aggregate_row row; /* keys only; strings are the event's or in the buffers below */
@@ -265,6 +265,7 @@ uint32_t aggregate_key(struct aggregate_key *k, unsigned keys, const struct op_e
 struct kernel_source {
 	const char *op;
 	const char *file, *function; /* NULL: unknown */
+	const char *parameter;	     /* as in struct aggregate_row */
 	int32_t line;
 	uint8_t phase;	/* enum op_phase */
 	uint8_t launch; /* enum activity_launch: not LAUNCH_IN_OP where no op is known */

@@ -75,7 +75,9 @@ static void add_source(struct table *t, const struct kernel_source *s,
 {
 	static const char *const phases[PHASES] = {"", "backward ", "recomputed ", "compiling "};
 	char text[512], line[256] = "";
-	if (s->file)
+	if (s->parameter)
+		parameter_text(line, sizeof(line), s->parameter);
+	else if (s->file)
 		place_text(line, sizeof(line), s->file, s->line, files);
 	snprintf(text, sizeof(text), "%s%s%s%s", phases[s->phase], report_op_name(s->op),
 		 *line ? " " : "", line);
@@ -202,7 +204,7 @@ struct kernel_field {
 	char digits[32];
 };
 
-enum { KERNEL_FIELDS = 18 };
+enum { KERNEL_FIELDS = 19 };
 
 struct kernel_fields {
 	struct kernel_field list[KERNEL_FIELDS];
@@ -251,6 +253,7 @@ static void fields_of(struct kernel_fields *to, const struct kernels *k, const s
 	word(to, "file", s->file);
 	number(to, "line", s->file, (uint64_t)s->line);
 	word(to, "function", s->function);
+	word(to, "parameter", s->parameter);
 	number(to, "op_ns", true, s->ns);
 }
 

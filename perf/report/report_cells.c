@@ -288,8 +288,8 @@ static const char *op_cell(char *out, size_t size, const struct column_row *w)
 
 static const char *file_cell(char *out, size_t size, const struct column_row *w)
 {
-	(void)out;
-	(void)size;
+	if (w->r->parameter)
+		return parameter_text(out, size, w->r->parameter);
 	return w->r->file ? w->r->file : or_launch(w->r, "(no Python frame)");
 }
 
@@ -297,6 +297,8 @@ static const char *function_cell(char *out, size_t size, const struct column_row
 {
 	(void)out;
 	(void)size;
+	if (w->r->parameter)
+		return where_unknown("AccumulateGrad", PHASE_BACKWARD);
 	return w->r->function ? w->r->function : or_launch(w->r, "(no Python frame)");
 }
 
@@ -314,14 +316,22 @@ static const char *object_cell(char *out, size_t size, const struct column_row *
 	return or_dash(w->r->object ? text_base_name(w->r->object) : NULL);
 }
 
+const char *report_where_text(char *out, size_t size, const struct aggregate_row *r,
+			      const struct file_names *files)
+{
+	const struct py_frame frame = {
+	    .file = r->file, .function = r->function, .text = r->text, .line = r->line};
+	return r->parameter
+		   ? parameter_text(out, size, r->parameter)
+		   : where_text(out, size, r->file ? &frame : NULL, r->op, r->phase, files);
+}
+
 static const char *where_cell(char *out, size_t size, const struct column_row *w)
 {
 	const struct aggregate_row *r = w->r;
-	const struct py_frame frame = {
-	    .file = r->file, .function = r->function, .text = r->text, .line = r->line};
 	if (report_launch_text(r->launch))
 		return r->op ? "-" : report_launch_text(r->launch);
-	return where_text(out, size, r->file ? &frame : NULL, r->op, r->phase, w->files);
+	return report_where_text(out, size, r, w->files);
 }
 
 static const char *rank_cell(char *out, size_t size, const struct column_row *w)

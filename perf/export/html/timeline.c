@@ -17,6 +17,7 @@ struct timeline_slice {
 	const struct op_desc *op;     /* NULL: a Python frame, or of a device */
 	const char *ran;	      /* what a device did; else NULL */
 	const struct py_frame *frame; /* itself, or the one that locates the op; may be NULL */
+	const char *parameter;	      /* in its place; else NULL */
 	const char *shapes;	      /* of a device: what launched it */
 	uint32_t thread, depth;
 	uint8_t phase;
@@ -113,6 +114,7 @@ static int64_t open_slice(void *arg, const struct slice *slice)
 	    .start_ns = slice->start_ns,
 	    .op = slice->frame ? NULL : ev->op,
 	    .frame = slice->frame ? slice->frame : py_stack_where(ev->where_stack),
+	    .parameter = slice->frame ? NULL : py_stack_parameter(ev->where_stack),
 	    .shapes = shapes,
 	    .thread = (uint32_t)thread,
 	    .depth = slice->depth,
@@ -235,6 +237,7 @@ static int add_device_slice(void *arg, const struct export_activity *a,
 						  .end_ns = a->end_ns,
 						  .ran = a->name,
 						  .frame = a->where,
+						  .parameter = a->parameter,
 						  .shapes = launch,
 						  .thread = (uint32_t)thread,
 						  .depth = lane};
@@ -302,9 +305,12 @@ static int shortest(const struct timeline_span *s, size_t most, uint64_t *floor)
 
 enum column { THREAD, START, DURATION, DEPTH, KIND, NAME, SHAPES, PLACE, COLUMNS };
 
-static int64_t text_of(struct page_names *names, const struct py_frame *f)
+static int64_t place_of(struct page_names *names, const struct timeline_slice *s)
 {
+	const struct py_frame *f = s->frame;
 	char text[CALL_FRAME_TEXT_MAX + 256];
+	if (s->parameter)
+		return page_name(names, parameter_text(text, sizeof(text), s->parameter));
 	size_t len = f ? call_frame_text(text, f) : 0;
 	text[len] = '\0';
 	if (f && f->text)
@@ -337,7 +343,7 @@ static int64_t cell(enum column c, const struct timeline_slice *s, uint64_t befo
 	case SHAPES:
 		return page_name(names, s->shapes);
 	default:
-		return text_of(names, s->frame);
+		return place_of(names, s);
 	}
 }
 

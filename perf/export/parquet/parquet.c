@@ -165,7 +165,8 @@ static void put_event(struct parquet_export *x, size_t process, const struct op_
 	parquet_known(f, ev->stack ? (uint64_t)ev->stack->id + 1 : 0);
 	put_where(f, where);
 	parquet_text(f, where ? where->function : NULL);
-	parquet_text(f, ev->where_stack ? ev->where_stack->module : NULL);
+	parquet_text(f, py_stack_module(ev->where_stack));
+	parquet_text(f, py_stack_parameter(ev->where_stack));
 	parquet_text(f, event_shapes(text, sizeof(text), ev));
 	parquet_text(f, event_dtypes(text, sizeof(text), ev));
 	parquet_text(f, event_devices(text, sizeof(text), ev));
@@ -236,7 +237,8 @@ static void put_memory(struct parquet_export *x, const struct memory_event *m)
 	parquet_known(f, of->stack ? (uint64_t)of->stack->id + 1 : 0);
 	put_where(f, where);
 	parquet_text(f, where ? where->function : NULL);
-	parquet_text(f, of->where_stack ? of->where_stack->module : NULL);
+	parquet_text(f, py_stack_module(of->where_stack));
+	parquet_text(f, py_stack_parameter(of->where_stack));
 	parquet_row_end(f);
 }
 

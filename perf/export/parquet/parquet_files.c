@@ -41,6 +41,7 @@ static const struct parquet_column event_columns[] = {OF_RUN,
 						      {"line", PARQUET_INT},
 						      {"function", PARQUET_TEXT},
 						      {"module", PARQUET_TEXT},
+						      {"parameter", PARQUET_TEXT},
 						      {"shapes", PARQUET_TEXT},
 						      {"dtypes", PARQUET_TEXT},
 						      {"devices", PARQUET_TEXT},
@@ -112,6 +113,7 @@ static const struct parquet_column memory_columns[] = {OF_RUN,
 						       {"line", PARQUET_INT},
 						       {"function", PARQUET_TEXT},
 						       {"module", PARQUET_TEXT},
+						       {"parameter", PARQUET_TEXT},
 						       {0}};
 
 static const struct parquet_table tables[TABLES] = {
