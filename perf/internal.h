@@ -44,6 +44,13 @@ struct report {
 	bool has_stats;
 };
 
+/* Whether it is of a part in time, beyond which marks that end a block that begins there are read.
+ */
+static inline bool report_is_of_span(const struct report *p)
+{
+	return p->choice.time || p->choice.step || p->per_step;
+}
+
 /* Check that the options go together, and allocate what they need. 0, -EINVAL or -ENOMEM. */
 int report_prepare(struct report *p, struct err *e);
 

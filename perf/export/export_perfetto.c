@@ -18,7 +18,7 @@ struct perfetto_export {
 	struct slices *slices;
 	struct module_spans *modules;
 	struct block_pairs blocks;
-	bool marks_are_ops;
+	const struct export_in *in;
 	struct export_activities activities;
 	uint64_t first_ns, last_ns; /* of all events */
 };
@@ -218,7 +218,7 @@ static int add_event(struct perfetto_export *x, const struct op_event *ev)
 		x->first_ns = ev->start_ns;
 	if (ev->start_ns + 1 > x->last_ns)
 		x->last_ns = ev->start_ns + 1;
-	if (op_mark(ev->op) && !x->marks_are_ops)
+	if (export_is_mark(x->in, ev))
 		return block_pairs_add(&x->blocks, ev);
 	int r = module_spans_add(x->modules, ev);
 	return r ? r : slices_add(x->slices, ev);
@@ -251,7 +251,7 @@ int export_perfetto(struct export_in *in, FILE *f, struct err *e)
 	x.slices = slices_new(&to);
 	x.modules = module_spans_new(put_module, &x);
 	x.blocks = (struct block_pairs){.end = put_block, .arg = &x};
-	x.marks_are_ops = in->choice->ops;
+	x.in = in;
 	x.notes = export_noted(in);
 	if (x.slices && x.modules && x.notes) {
 		r = export_each(in, put_item, &x, e);

@@ -22,7 +22,7 @@ struct database {
 	struct map names; /* of activities, by address */
 	uint64_t samples_lost, activities_lost, memory_lost;
 	struct block_pairs blocks;
-	bool marks_are_ops;
+	const struct export_in *in;
 };
 
 /* Raise the state of `id` to `now` and return its previous state. */
@@ -336,7 +336,7 @@ static void put_thread(struct database *d, int32_t pid, int32_t tid, const char 
 static int put_item(void *arg, const struct trace_item *item)
 {
 	struct database *d = arg;
-	if (item->type == TRACE_EVENT && op_mark(item->event.op) && !d->marks_are_ops) {
+	if (item->type == TRACE_EVENT && export_is_mark(d->in, &item->event)) {
 		if (block_pairs_add(&d->blocks, &item->event) == -ENOMEM)
 			sql_no_memory(&d->sql);
 	} else if (item->type == TRACE_EVENT)
@@ -381,8 +381,7 @@ static int fill(struct database *d, struct export_in *in, struct err *e)
 
 int export_sqlite(struct export_in *in, int fd, const char *output, struct err *e)
 {
-	struct database d = {.blocks = {.end = put_block, .arg = &d},
-			     .marks_are_ops = in->choice->ops};
+	struct database d = {.blocks = {.end = put_block, .arg = &d}, .in = in};
 	int r = 0;
 	sql_open(&d.sql, fd);
 	if (!d.sql.error)

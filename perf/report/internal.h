@@ -29,6 +29,9 @@ void report_print_summary(FILE *f, const struct aggregate *a, const struct repor
 			  const struct file_names *files);
 void report_print_sampled(FILE *f, const struct aggregate *a, const struct report_opts *opts);
 
+/* A number of calls, or of a step where it is that of so many (0: it is not). Returns out. */
+const char *report_count_text(char *out, size_t size, uint64_t n, uint64_t steps);
+
 /* The columns of the table. */
 
 /* The row of a cell. */

@@ -59,17 +59,6 @@ static const char *per_step(char *out, size_t size, const struct report_opts *op
 	return text_ns(out, size, opts->per_step ? ns / opts->per_step : ns);
 }
 
-static void add_calls(struct table *t, const struct kernel_row *r, const struct report_opts *opts)
-{
-	char text[40];
-	uint64_t steps = opts->per_step ? opts->per_step : 1;
-	if (r->calls % steps)
-		snprintf(text, sizeof(text), "%.2f", (double)r->calls / (double)steps);
-	else
-		text_count(text, sizeof(text), r->calls / steps);
-	table_cell(t, text);
-}
-
 static void add_source(struct table *t, const struct kernel_source *s,
 		       const struct file_names *files)
 {
@@ -107,7 +96,7 @@ static void add_row(struct table *t, const struct kernels *k, const struct kerne
 	snprintf(text, sizeof(text), "%.1f%%", part);
 	table_cell_styled(t, text, part >= 10 ? TABLE_HOT : part >= 3 ? TABLE_WARM : TABLE_PLAIN);
 	table_cell(t, per_step(text, sizeof(text), opts, r->total_ns));
-	add_calls(t, r, opts);
+	table_cell(t, report_count_text(text, sizeof(text), r->calls, opts->per_step));
 	table_cell(t, text_ns(text, sizeof(text), kernel_mean(r)));
 	table_cell(t, text_ns(text, sizeof(text), r->max_ns));
 	if (k->keys & (KERNELS_DEVICE | KERNELS_STREAM))

@@ -59,9 +59,8 @@ static const char *ratio_cell(char *out, size_t size, const struct column_row *w
 	return out;
 }
 
-static const char *count_text(char *out, size_t size, const struct column_row *w, uint64_t n)
+const char *report_count_text(char *out, size_t size, uint64_t n, uint64_t steps)
 {
-	uint64_t steps = w->opts->per_step;
 	if (!steps || n % steps == 0)
 		return text_count(out, size, n / (steps ? steps : 1));
 	snprintf(out, size, "%.2f", (double)n / (double)steps);
@@ -70,12 +69,13 @@ static const char *count_text(char *out, size_t size, const struct column_row *w
 
 static const char *calls_cell(char *out, size_t size, const struct column_row *w)
 {
-	return count_text(out, size, w, w->r->calls);
+	return report_count_text(out, size, w->r->calls, w->opts->per_step);
 }
 
 static const char *activities_cell(char *out, size_t size, const struct column_row *w)
 {
-	return w->r->activities ? count_text(out, size, w, w->r->activities) : "-";
+	return w->r->activities ? report_count_text(out, size, w->r->activities, w->opts->per_step)
+				: "-";
 }
 
 static const char *bytes_text(char *out, size_t size, const struct column_row *w, uint64_t bytes)
@@ -96,7 +96,9 @@ static const char *freed_cell(char *out, size_t size, const struct column_row *w
 
 static const char *allocs_cell(char *out, size_t size, const struct column_row *w)
 {
-	return w->memory->allocs ? count_text(out, size, w, w->memory->allocs) : "-";
+	return w->memory->allocs
+		   ? report_count_text(out, size, w->memory->allocs, w->opts->per_step)
+		   : "-";
 }
 
 /* At one moment, not of a step. */

@@ -72,7 +72,8 @@ struct page_sums *page_sums_read(struct export_in *in, struct page_steps *steps,
 int page_sums_json(struct page_sums *s, struct json_out *j, const struct page_limits *limits);
 void page_sums_free(struct page_sums *s); /* NULL allowed */
 
-/* Timelines of whole steps: Python frames and ops by thread, and what devices did by stream. */
+/* Timelines of whole steps: blocks of record_function, Python frames and ops by thread, and what
+ * devices did by stream. */
 struct page_timeline;
 
 /* Without whole steps: of the first ops. NULL if out of memory. */
@@ -81,6 +82,7 @@ struct page_timeline *page_timeline_new(const struct page_steps *steps);
 /* In the order of starts. 0 or -ENOMEM. */
 int page_timeline_add(struct page_timeline *t, const struct op_event *ev);
 int page_timeline_add_activity(struct page_timeline *t, const struct activity *a); /* in any */
+int page_timeline_add_mark(struct page_timeline *t, const struct op_event *ev);	   /* see op_mark */
 int page_timeline_thread(struct page_timeline *t, int32_t pid, int32_t tid, const char *name);
 int page_timeline_finish(struct page_timeline *t);
 int page_timeline_json(const struct page_timeline *t, struct json_out *j, struct page_names *names,

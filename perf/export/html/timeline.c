@@ -8,6 +8,7 @@
 #include "perf/events/print_event.h"
 #include "perf/export/html/internal.h"
 #include "perf/export/internal.h"
+#include "perf/report/blocks.h"
 
 /* Of a trace without steps. */
 enum { FIRST_OPS = 20000 };
@@ -16,6 +17,7 @@ struct timeline_slice {
 	uint64_t start_ns, end_ns;
 	const struct op_desc *op;     /* NULL: a Python frame, or of a device */
 	const char *ran;	      /* what a device did; else NULL */
+	const char *block;	      /* the name of a block; else NULL */
 	const struct py_frame *frame; /* itself, or the one that locates the op; may be NULL */
 	const char *parameter;	      /* in its place; else NULL */
 	const char *shapes;	      /* of a device: what launched it */
@@ -31,11 +33,14 @@ struct timeline_span {
 	struct timeline_slice *list;
 	size_t n, room, ops;
 	struct export_activities activities; /* of its time */
+	struct code_block *blocks;	     /* of its time */
+	size_t nblocks, blocks_room;
 };
 
 struct timeline_thread {
 	int32_t pid, tid;
 	const char *name;
+	bool is_blocks; /* of the thread */
 };
 
 struct page_timeline {
@@ -47,6 +52,7 @@ struct page_timeline {
 	struct timeline_thread *threads;
 	size_t shapes_room, threads_room;
 	struct arena arena;
+	struct block_pairs blocks;
 };
 
 /* Our own copy of the text; NULL if out of memory. */
@@ -87,6 +93,14 @@ static int64_t thread_of(struct page_timeline *t, int32_t pid, int32_t tid)
 	const int32_t key[2] = {pid, tid};
 	return track_of(t, key, sizeof(key),
 			&(struct timeline_thread){.pid = pid, .tid = tid, .name = ""});
+}
+
+static int64_t thread_of_block(struct page_timeline *t, const struct code_block *b)
+{
+	const int32_t key[3] = {b->pid, b->tid, 1};
+	return track_of(
+	    t, key, sizeof(key),
+	    &(struct timeline_thread){.pid = b->pid, .tid = b->tid, .name = "", .is_blocks = true});
 }
 
 /* A stream has no thread id. */
@@ -137,6 +151,24 @@ static int open_span(struct page_timeline *t, const struct breakdown_step *step)
 	return s->slices ? 0 : -ENOMEM;
 }
 
+/* In each span that it lies in. */
+static int keep_block(void *arg, const struct code_block *b)
+{
+	struct page_timeline *t = arg;
+	for (size_t i = 0; i < t->n; i++) {
+		struct timeline_span *s = &t->spans[i];
+		bool is_in = s->step ? b->start_ns < s->step->end_ns &&
+					   (!b->end_ns || b->end_ns > s->step->start_ns)
+				     : s->nblocks < FIRST_OPS;
+		if (!is_in)
+			continue;
+		if (array_grow(&s->blocks, &s->blocks_room, s->nblocks + 1, sizeof(*s->blocks)))
+			return -ENOMEM;
+		s->blocks[s->nblocks++] = *b;
+	}
+	return 0;
+}
+
 struct page_timeline *page_timeline_new(const struct page_steps *steps)
 {
 	struct page_timeline *t = calloc(1, sizeof(*t));
@@ -150,6 +182,7 @@ struct page_timeline *page_timeline_new(const struct page_steps *steps)
 		r = open_span(t, NULL);
 	if (!r) {
 		t->steps = steps;
+		t->blocks = (struct block_pairs){.end = keep_block, .arg = t};
 		return t;
 	}
 	page_timeline_free(t);
@@ -164,7 +197,9 @@ void page_timeline_free(struct page_timeline *t)
 		slices_free(t->spans[i].slices);
 		free(t->spans[i].list);
 		export_activities_free(&t->spans[i].activities);
+		free(t->spans[i].blocks);
 	}
+	block_pairs_free(&t->blocks);
 	intern_free(&t->shape_ids);
 	intern_free(&t->thread_ids);
 	arena_free(&t->arena);
@@ -192,6 +227,11 @@ int page_timeline_add(struct page_timeline *t, const struct op_event *ev)
 		return 0;
 	s->ops++;
 	return slices_add(s->slices, ev);
+}
+
+int page_timeline_add_mark(struct page_timeline *t, const struct op_event *ev)
+{
+	return block_pairs_add(&t->blocks, ev);
 }
 
 int page_timeline_add_activity(struct page_timeline *t, const struct activity *a)
@@ -256,6 +296,39 @@ static int add_devices(struct timeline_span *s)
 	return export_activities_each(&s->activities, add_device_slice, s);
 }
 
+static int by_start(const void *a, const void *b)
+{
+	const struct code_block *x = a, *y = b;
+	if (x->start_ns != y->start_ns)
+		return x->start_ns < y->start_ns ? -1 : 1;
+	return (x->slot > y->slot) - (x->slot < y->slot);
+}
+
+/* Those of the time that is drawn; of one whose end is not known, up to the end of that. */
+static int add_blocks(struct timeline_span *s)
+{
+	const uint64_t end = span_end(s);
+	if (s->nblocks)
+		qsort(s->blocks, s->nblocks, sizeof(*s->blocks), by_start);
+	for (size_t i = 0; i < s->nblocks; i++) {
+		const struct code_block *b = &s->blocks[i];
+		int64_t thread = thread_of_block(s->all, b);
+		if (b->start_ns >= end)
+			break;
+		if (thread < 0 || array_grow(&s->list, &s->room, s->n + 1, sizeof(*s->list)))
+			return -ENOMEM;
+		s->list[s->n++] =
+		    (struct timeline_slice){.start_ns = b->start_ns,
+					    .end_ns = b->end_ns ? b->end_ns : end,
+					    .block = b->name,
+					    .frame = py_stack_where(b->stack),
+					    .shapes = b->end_ns ? "" : "(end not known)",
+					    .thread = (uint32_t)thread,
+					    .depth = b->slot};
+	}
+	return 0;
+}
+
 int page_timeline_thread(struct page_timeline *t, int32_t pid, int32_t tid, const char *name)
 {
 	int64_t id = thread_of(t, pid, tid);
@@ -267,11 +340,13 @@ int page_timeline_thread(struct page_timeline *t, int32_t pid, int32_t tid, cons
 
 int page_timeline_finish(struct page_timeline *t)
 {
-	int r = 0;
+	int r = block_pairs_finish(&t->blocks);
 	for (size_t i = 0; i < t->n && !r; i++)
 		r = slices_finish(t->spans[i].slices);
-	for (size_t i = 0; i < t->n && !r; i++)
+	for (size_t i = 0; i < t->n && !r; i++) {
 		r = add_devices(&t->spans[i]);
+		r = r ? r : add_blocks(&t->spans[i]);
+	}
 	return r;
 }
 
@@ -333,10 +408,10 @@ static int64_t cell(enum column c, const struct timeline_slice *s, uint64_t befo
 	case DEPTH:
 		return s->depth;
 	case KIND:
-		return s->ran ? 1 + PHASES : s->op ? 1 + s->phase : 0;
+		return s->block ? 2 + PHASES : s->ran ? 1 + PHASES : s->op ? 1 + s->phase : 0;
 	case NAME:
-		if (s->ran)
-			return page_name(names, s->ran);
+		if (s->ran || s->block)
+			return page_name(names, s->ran ? s->ran : s->block);
 		if (!s->op)
 			call_frame_text(text, s->frame);
 		return page_name(names, s->op ? s->op->name : text);
@@ -406,6 +481,8 @@ static void put_threads(const struct page_timeline *t, struct json_out *j)
 		json_i64(j, NULL, t->threads[i].pid);
 		json_i64(j, NULL, t->threads[i].tid); /* 0: a stream of a device */
 		json_text(j, NULL, t->threads[i].name);
+		if (t->threads[i].is_blocks)
+			json_u64(j, NULL, 1);
 		json_close(j, ']');
 	}
 	json_close(j, ']');
