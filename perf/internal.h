@@ -3,9 +3,9 @@
 #define PERF_INTERNAL_H
 
 #include "base/err.h"
+#include "perf/calls/call_tree.h"
 #include "perf/report/aggregate.h"
 #include "perf/report/blocks.h"
-#include "perf/calls/call_tree.h"
 #include "perf/report/report.h"
 #include "perf/trace/trace_read.h"
 

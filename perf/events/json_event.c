@@ -2,7 +2,6 @@
 
 #include <inttypes.h>
 
-#include "perf/events/internal.h"
 #include "symbolizer/event/names.h"
 
 /* null for NULL: unknown. */

@@ -8,7 +8,6 @@
 
 #include "base/table.h"
 #include "base/text.h"
-#include "perf/events/internal.h"
 #include "symbolizer/event/names.h"
 
 const char *where_unknown(const char *op, int phase)

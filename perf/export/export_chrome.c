@@ -4,11 +4,11 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "perf/calls/call_tree.h"
 #include "perf/events/print_event.h"
 #include "perf/export/export.h"
 #include "perf/export/internal.h"
 #include "perf/report/blocks.h"
-#include "perf/calls/call_tree.h"
 #include "symbolizer/event/names.h"
 
 /* Tracks of what is of no thread alone: steps, the modules and blocks of each thread, and streams

@@ -2,11 +2,11 @@
 #include <errno.h>
 #include <inttypes.h>
 
+#include "perf/calls/call_tree.h"
 #include "perf/events/print_event.h"
 #include "perf/export/export.h"
 #include "perf/export/internal.h"
 #include "perf/report/blocks.h"
-#include "perf/calls/call_tree.h"
 #include "symbolizer/event/names.h"
 
 /* Ids of flows from ops to backward nodes, and to what devices did, begin there. */

@@ -8,8 +8,8 @@
 #include "base/arena.h"
 #include "base/json.h"
 #include "base/map.h"
+#include "perf/calls/call_tree.h"
 #include "perf/events/print_event.h"
-#include "perf/calls/awaited.h"
 #include "perf/report/aggregate.h"
 #include "perf/report/blocks.h"
 #include "perf/report/devices.h"
@@ -245,22 +245,6 @@ const struct aggregate_thread *aggregate_thread_known(const struct aggregate *a,
 /* Double the capacity of an array with elements of that size; new elements are zero. 0 or -ENOMEM.
  */
 int aggregate_grow(void *array, uint32_t *size, size_t element);
-
-/* The key of an event's row; for aggregate.c alone. */
-
-enum { AGGREGATE_KEY_MAX = 12 << 10, AGGREGATE_KEY_STRING_MAX = 1200 };
-
-struct aggregate_key {
-	struct aggregate_row row; /* keys only; strings are the event's or in the buffers below */
-	char shape[EVENT_TENSORS_MAX], dtype[EVENT_TENSORS_MAX], device[EVENT_TENSORS_MAX];
-	char bytes[AGGREGATE_KEY_MAX]; /* equal for equal keys */
-};
-
-/* Fill *k with the keys of the event, of a worker or not, that `keys` (AGGREGATE_*) selects; valid
- * as long as the event and *k are. launch: see aggregate_row_of. Returns the number of bytes in
- * k->bytes. */
-uint32_t aggregate_key(struct aggregate_key *k, unsigned keys, const struct op_event *ev,
-		       bool worker, unsigned launch);
 
 /* Kernels by name, device and stream; for kernels*.c alone. */
 
