@@ -227,12 +227,6 @@ static void put_stack(struct json_out *j, const char *key, const struct py_stack
 	json_close(j, ']');
 }
 
-static void put_parameter(struct json_out *j, const struct py_stack *where)
-{
-	if (py_stack_parameter(where))
-		json_text(j, "parameter", where->parameter);
-}
-
 static void put_id(struct json_out *j, const char *key, uint64_t n)
 {
 	if (known(j, key, n == 0))
@@ -258,7 +252,7 @@ void json_event(FILE *f, const struct op_event *ev)
 	json_results(&j, "results", ev);
 	put_stack(&j, "stack", ev->where_stack ? ev->where_stack : ev->stack);
 	put_stack(&j, "backward_of", ev->backward_of);
-	put_parameter(&j, ev->where_stack);
+	json_text(&j, "parameter", py_stack_parameter(ev->where_stack));
 	if (ev->native)
 		put_stack(&j, "native", ev->native);
 	json_close(&j, '}');
@@ -275,7 +269,7 @@ static void put_of(struct json_out *j, const struct op_event *of, enum activity_
 	json_text(j, "phase", of->op ? op_phase_names[of->phase] : NULL);
 	put_stack(j, "stack", of->where_stack);
 	put_stack(j, "backward_of", of->backward_of);
-	put_parameter(j, of->where_stack);
+	json_text(j, "parameter", py_stack_parameter(of->where_stack));
 }
 
 void activity_json(FILE *f, const struct activity *a)

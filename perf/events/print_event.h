@@ -116,7 +116,7 @@ const char *event_devices(char *out, size_t size, const struct op_event *ev);
  *
  *   id, parent (null: none), depth, pid, tid, phase (op_phase_names), op, start_ns, end_ns (null:
  *   the op has not ended), thrown, forward_id (null: none or unknown), args, results, stack,
- *   backward_of; parameter, of a gradient accumulation whose parameter is known
+ *   backward_of, parameter (null: see struct py_stack)
  *
  * An argument or result: {"name", "kind", ...}; the name is the schema's, "" where it has none.
  * By kind:

@@ -10,7 +10,7 @@ import sys
 wanted = collections.Counter()
 with open(sys.argv[1], encoding="utf-8") as f:
     for e in map(json.loads, f):
-        if "parameter" in e:
+        if e["parameter"]:
             wanted[e["op"], e["parameter"]] += 1
 assert len([op for op, _ in wanted if op.endswith("AccumulateGrad")]) >= 24, wanted
 

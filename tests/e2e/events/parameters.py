@@ -11,8 +11,8 @@ with open(sys.argv[1], encoding="utf-8") as f:
     for e in map(json.loads, f):
         if not e["op"].endswith("AccumulateGrad"):
             continue
-        assert not ("parameter" in e and e["stack"]), e
-        shown[e["args"][0]["items"][0]["numel"]].append(e.get("parameter"))
+        assert not (e["parameter"] and e["stack"]), e
+        shown[e["args"][0]["items"][0]["numel"]].append(e["parameter"])
 assert set(shown) == set(said), (set(shown) ^ set(said))
 for numel, (sure, name) in said.items():
     wrong = [s for s in shown[numel] if s not in (None, name)]
