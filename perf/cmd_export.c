@@ -234,7 +234,8 @@ static bool has_steps(int format)
 /* It tells of marks by itself, as the blocks that they begin and end. */
 static bool has_blocks(int format)
 {
-	return format == TO_CHROME || format == TO_PERFETTO || format == TO_SQLITE;
+	return format == TO_CHROME || format == TO_PERFETTO || format == TO_SQLITE ||
+	       format == TO_PARQUET || format == TO_HTML;
 }
 
 static int open_query(struct export_job *x, struct err *e)
@@ -245,7 +246,8 @@ static int open_query(struct export_job *x, struct err *e)
 						       : has_both(x->format) ? TRACE_OPS_AND_SAMPLES
 									     : TRACE_OPS_OR_SAMPLES,
 					      .by_start = true,
-					      .no_marks = !has_blocks(x->format),
+					      .no_marks = true,
+					      .mark_events = has_blocks(x->format),
 					      .unchosen = x->format == TO_CSV,
 					      .first = x->samples	      ? NULL
 						       : x->format == TO_CSV  ? export_csv_note

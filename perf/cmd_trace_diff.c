@@ -35,8 +35,7 @@ bool cmd_trace_diff_is_meant(int argc, char **argv)
  * compared have none. */
 static int add_event(struct aggregate *sum, struct op_event *ev)
 {
-	const struct py_frame *where = py_stack_where(ev->where_stack);
-	if (where && line_is_of_parameter(where->function, where->line))
+	if (py_stack_parameter(ev->where_stack))
 		ev->where_stack = NULL;
 	return aggregate_add(sum, ev);
 }

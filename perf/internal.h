@@ -3,9 +3,9 @@
 #define PERF_INTERNAL_H
 
 #include "base/err.h"
+#include "perf/calls/call_tree.h"
 #include "perf/report/aggregate.h"
 #include "perf/report/blocks.h"
-#include "perf/calls/call_tree.h"
 #include "perf/report/report.h"
 #include "perf/trace/trace_read.h"
 
@@ -43,6 +43,13 @@ struct report {
 	struct trace_stats stats;
 	bool has_stats;
 };
+
+/* Whether it is of a part in time, beyond which marks that end a block that begins there are read.
+ */
+static inline bool report_is_of_span(const struct report *p)
+{
+	return p->choice.time || p->choice.step || p->per_step;
+}
 
 /* Check that the options go together, and allocate what they need. 0, -EINVAL or -ENOMEM. */
 int report_prepare(struct report *p, struct err *e);

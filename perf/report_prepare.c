@@ -101,18 +101,22 @@ static int prepare_blocks(struct report *p, struct err *e)
 	int r = code_blocks_parse(p->group, e);
 	if (r <= 0)
 		return r;
-	const char *other = p->sides		? "--side-by-side"
-			    : p->samples	? "samples"
-			    : p->columns	? "--columns"
-			    : p->per_step	? "--per-step"
-			    : p->choice.ops	? "--ops"
-			    : p->choice.not_ops ? "--not-ops"
-			    : p->choice.when	? "--when"
-						: NULL;
-	if (other)
-		return refuse("--group block", other, e);
+	if (p->sides || p->samples)
+		return refuse("--group block", p->sides ? "--side-by-side" : "samples", e);
+	const char *of_calls = p->choice.ops	   ? "--ops"
+			       : p->choice.not_ops ? "--not-ops"
+			       : p->choice.when	   ? "--when"
+						   : NULL;
+	if (of_calls) {
+		err_set(e, -EINVAL,
+			"--group block does not go with %s: a block is no call of an op", of_calls);
+		return err_hint(e, "--time, --step and --rank choose among blocks");
+	}
 	p->opts.sort = REPORT_BY_TOTAL;
 	r = p->sort ? code_blocks_parse_sort(p->sort, &p->opts.sort, e) : 0;
+	p->opts.columns = p->columns ? &p->chosen : NULL;
+	if (!r && p->columns)
+		r = code_blocks_parse_columns(p->columns, &p->chosen, e);
 	if (r)
 		return r;
 	p->opts.blocks = p->blocks = code_blocks_new();
@@ -151,18 +155,12 @@ static int prepare_columns(struct report *p, unsigned can, struct err *e)
 	return report_columns_parse(p->columns, can, &p->chosen, e);
 }
 
-/* Marks that end a block that begins there are read beyond it. */
-static bool has_span(const struct report *p)
-{
-	return p->choice.time || p->choice.step;
-}
-
 static int allocate_sums(struct report *p, unsigned keys, struct err *e)
 {
 	const unsigned workers = p->graph || p->samples || p->gaps ? 0 : AGGREGATE_WORKERS;
 	const bool of_calls = trace_choice_of_calls(&p->choice),
-		   has_steps = !of_calls && !p->graph && !(p->blocks && has_span(p));
-	keys |= report_columns_keys(&p->chosen) & AGGREGATE_FLOPS;
+		   has_steps = !of_calls && !p->graph && !(p->blocks && report_is_of_span(p));
+	keys |= p->blocks ? 0 : report_columns_keys(&p->chosen) & AGGREGATE_FLOPS;
 	if (p->opts.sort == REPORT_BY_FLOPS || p->opts.sort == REPORT_BY_FLOP_RATE)
 		keys |= AGGREGATE_FLOPS;
 	keys |= (of_calls ? AGGREGATE_PART : 0) | (p->choice.ops ? AGGREGATE_MARKS : 0);
@@ -199,7 +197,7 @@ int report_prepare(struct report *p, struct err *e)
 		p->opts.percent_limit = REPORT_PERCENT_LIMIT;
 	if (!r && p->percent_limit)
 		r = report_parse_percent(p->percent_limit, &p->opts.percent_limit, e);
-	if (!r && p->columns)
+	if (!r && p->columns && !p->blocks)
 		r = prepare_columns(p, can, e);
 	return r ? r : allocate_sums(p, keys, e);
 }

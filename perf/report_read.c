@@ -27,7 +27,7 @@ static int add_event(struct report *p, const struct op_event *ev)
 {
 	const enum op_mark mark = op_mark(ev->op);
 	int failed = mark ? add_mark(p, ev) : 0;
-	if (failed || (p->blocks && mark == MARK_EXIT && (p->choice.time || p->choice.step)))
+	if (failed || (p->blocks && mark == MARK_EXIT && report_is_of_span(p)))
 		return failed;
 	int r = p->gaps ? add_gap(p, ev) : 0;
 	r = r ? r : aggregate_add(p->sum, ev);

@@ -44,8 +44,7 @@ static size_t collect_rows(struct line_row *out, const struct aggregate *a, bool
 	size_t n, used = 0;
 	const struct aggregate_row *const *rows = aggregate_rows(a, &n);
 	for (size_t i = 0; i < n; i++)
-		if (rows[i]->file && rows[i]->phase != PHASE_COMPILE &&
-		    !line_is_of_parameter(rows[i]->function, rows[i]->line))
+		if (rows[i]->file && rows[i]->phase != PHASE_COMPILE)
 			out[used++] = (struct line_row){rows[i], gaps};
 	return used;
 }

@@ -1,4 +1,5 @@
-/* Events in the call tree, and the tree turned inside out. */
+/* What is added to a call tree: calls, sums of them, what devices did, memory, samples; and the
+ * tree turned inside out. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,8 +37,9 @@ static const struct open_op *parent_of(struct tree_thread *th, uint64_t parent)
 	return NULL;
 }
 
-int64_t call_context_of(struct call_tree *t, const struct open_op *parent,
-			const struct py_stack *stack, enum call_frames which)
+/* Where an op stands that was called by `parent`, NULL: by none that is open. */
+static int64_t context_of(struct call_tree *t, const struct open_op *parent,
+			  const struct py_stack *stack, enum call_frames which)
 {
 	if (which == CALL_OPS)
 		return parent ? parent->node : CALL_TREE_ROOT;
@@ -62,6 +64,69 @@ static int64_t callers_of(struct call_tree *t, int64_t node, const struct open_o
 	return call_native_nodes(t, node, ev->native, n, 0);
 }
 
+/* The op became a node: it has what was done with memory before it came. */
+static void remember(struct call_tree *t, uint64_t id, uint32_t node)
+{
+	const struct awaited_call *c = awaited_take(&t->early, id);
+	t->recent_id[id % CALLS_RECENT] = id;
+	t->recent_node[id % CALLS_RECENT] = node;
+	if (c)
+		call_memory_add(t->nodes[node].self_memory, c->memory);
+}
+
+/* Of an op that is not among those added: below its frames alone. */
+static int place_memory(struct call_tree *t, const struct op_desc *op, const struct py_stack *stack,
+			const struct call_memory *is)
+{
+	int64_t node = context_of(t, NULL, stack, t->memory_frames);
+	if (node >= 0)
+		node = call_node_in_phase(t, (uint32_t)node, call_op_name(t, op), true, 0);
+	if (node < 0)
+		return -ENOMEM;
+	call_memory_add(t->nodes[node].self_memory, is);
+	return 0;
+}
+
+static int end_memory(struct call_tree *t)
+{
+	int r = 0;
+	for (size_t i = 0; i < t->early.n && !r; i++) {
+		const struct awaited_call *c = &t->early.calls[i];
+		if (!c->came)
+			r = place_memory(t, c->of.op, c->of.stack, c->memory);
+	}
+	awaited_clear(&t->early);
+	return r;
+}
+
+static int let_wait(struct call_tree *t, const struct op_event *of, const struct call_memory *is)
+{
+	struct awaited_call *c;
+	int r = awaited_at(&t->early, of, &c);
+	if (r == -ENOSPC && !(r = end_memory(t)))
+		r = awaited_at(&t->early, of, &c);
+	if (!r)
+		call_memory_add(c->memory, is);
+	return r;
+}
+
+int call_tree_add_memory(struct call_tree *t, const struct memory_event *m, enum call_frames which)
+{
+	const enum memory_kind kind = memory_kind(m->device_type);
+	const struct activity a = {.of = m->of, .launch = m->launch};
+	const uint64_t id = m->of.id;
+	struct call_memory is[MEMORY_KINDS] = {0};
+	is[kind] = (struct call_memory){m->freed ? 0 : m->bytes, m->freed ? m->bytes : 0};
+	t->has_memory[kind] |= m->bytes > 0;
+	t->memory_frames = which;
+	if (!id || !m->of.op)
+		return place_memory(t, activity_op(&a), m->of.stack, is);
+	if (t->recent_id[id % CALLS_RECENT] != id)
+		return let_wait(t, &m->of, is);
+	call_memory_add(t->nodes[t->recent_node[id % CALLS_RECENT]].self_memory, is);
+	return 0;
+}
+
 int call_tree_add(struct call_tree *t, const struct op_event *ev, enum call_frames which)
 {
 	struct tree_thread *th = thread_of(t, ev);
@@ -70,7 +135,7 @@ int call_tree_add(struct call_tree *t, const struct op_event *ev, enum call_fram
 		return -ENOMEM;
 	const struct open_op *parent = parent_of(th, ev->parent);
 	const struct py_stack *stack = beside && !parent ? ev->where_stack : ev->stack;
-	int64_t node = call_context_of(t, parent, stack, which);
+	int64_t node = context_of(t, parent, stack, which);
 	if (node >= 0)
 		node = callers_of(t, node, parent, ev, which);
 	if (node >= 0)
@@ -80,7 +145,7 @@ int call_tree_add(struct call_tree *t, const struct op_event *ev, enum call_fram
 		return -ENOMEM;
 	th->open[th->n++] = (struct open_op){
 	    .id = ev->id, .node = (uint32_t)node, .stack = ev->stack, .native = ev->native};
-	call_tree_remember(t, ev->id, (uint32_t)node);
+	remember(t, ev->id, (uint32_t)node);
 	if (!t->nodes[node].calls)
 		t->nodes[node].phase = ev->phase;
 	if (ev->end_ns == 0)
@@ -94,7 +159,7 @@ int call_tree_add(struct call_tree *t, const struct op_event *ev, enum call_fram
 int call_tree_add_sum(struct call_tree *t, const struct op_sum *s, enum call_frames which)
 {
 	bool beside = which == CALL_BESIDE;
-	int64_t node = call_context_of(t, NULL, beside ? s->of.where_stack : s->of.stack, which);
+	int64_t node = context_of(t, NULL, beside ? s->of.where_stack : s->of.stack, which);
 	if (node >= 0)
 		node = call_node_in_phase(t, (uint32_t)node, call_op_name(t, s->of.op), true,
 					  beside ? s->of.phase : 0);
@@ -109,7 +174,7 @@ int call_tree_add_sum(struct call_tree *t, const struct op_sum *s, enum call_fra
 
 int call_tree_add_activity(struct call_tree *t, const struct activity *a)
 {
-	int64_t op = call_context_of(t, NULL, a->of.where_stack, CALL_BESIDE);
+	int64_t op = context_of(t, NULL, a->of.where_stack, CALL_BESIDE);
 	if (op >= 0)
 		op = call_node_in_phase(t, (uint32_t)op, call_op_name(t, activity_op(a)), a->of.op,
 					a->of.phase);
@@ -128,8 +193,7 @@ int call_tree_add_activity(struct call_tree *t, const struct activity *a)
 
 const struct call_node *call_tree_nodes(struct call_tree *t, size_t *n)
 {
-	call_tree_end_memory(
-	    t); /* without room for them, nodes of ops that are not there are left out */
+	end_memory(t); /* without room for them, nodes of ops that are not there are left out */
 	*n = t->node_ids.used;
 	if (t->has_totals)
 		return t->nodes;
@@ -180,7 +244,7 @@ static int add_callers(struct call_tree *to, const struct call_tree *from, uint3
 struct call_tree *call_tree_callers(struct call_tree *t)
 {
 	struct call_tree *to = call_tree_new();
-	int r = to ? call_tree_end_memory(t) : -ENOMEM;
+	int r = to ? end_memory(t) : -ENOMEM;
 	r = r ? r : take_names(to, t);
 	for (uint32_t i = 0; i < t->node_ids.used && !r; i++)
 		if (t->nodes[i].is_op || t->nodes[i].self_ns)
@@ -212,4 +276,80 @@ void call_tree_free(struct call_tree *t)
 	free(t->stack_nodes);
 	free(t->nodes);
 	free(t);
+}
+
+bool call_tree_has_memory(const struct call_tree *t, enum memory_kind kind)
+{
+	return t->has_memory[kind];
+}
+
+/* Whether the function is an op's dispatcher: at::_ops::mm::call. */
+static bool is_dispatch(const char *function)
+{
+	static const char ops[] = "at::_ops::";
+	return !strncmp(function, ops, sizeof(ops) - 1);
+}
+
+/* Number of native frames called by the interpreter's innermost frame; all of them if there is no
+ * Python. */
+static unsigned inside_python(const struct sample *s)
+{
+	unsigned i = 0;
+	if (!s->native || !(s->python || s->mismatched))
+		return s->native ? s->native->depth : 0;
+	while (i < s->native->depth &&
+	       strncmp(s->native->frames[i]->function, "_PyEval_EvalFrame", 17) != 0)
+		i++;
+	return i;
+}
+
+static unsigned inside_op(const struct sample *s, unsigned most)
+{
+	for (unsigned i = 0; i < most; i++)
+		if (is_dispatch(s->native->frames[i]->function))
+			return i;
+	return most;
+}
+
+static int64_t sample_node(struct call_tree *t, const struct sample *s, enum call_frames which)
+{
+	struct op_event ev;
+	int64_t node = CALL_TREE_ROOT;
+	unsigned native = which == CALL_MIXED		      ? inside_python(s)
+			  : which == CALL_NATIVE && s->native ? s->native->depth
+							      : 0;
+	unsigned op = which == CALL_MIXED && s->op ? inside_op(s, native) : native;
+	sample_as_event(s, &ev);
+	if ((which == CALL_MIXED || which == CALL_PYTHON) && ev.stack)
+		node = call_stack_node(t, CALL_TREE_ROOT, ev.stack, 0);
+	node = call_native_nodes(t, node, s->native, native, op);
+	if (node >= 0 && which != CALL_NATIVE && (s->op || which == CALL_OPS))
+		node = call_node_of(t, (uint32_t)node, call_op_name(t, ev.op), true);
+	if (node >= 0 && node != CALL_TREE_ROOT && t->nodes[node].is_op)
+		t->nodes[node].phase = s->phase;
+	node = call_native_nodes(t, node, s->native, op, 0);
+	/* A sample without any frame to show still has to be counted. */
+	if (node == CALL_TREE_ROOT) {
+		static const struct py_frame none = {.file = "-", .function = "(unknown)"};
+		node = call_node_of(t, CALL_TREE_ROOT, call_frame_name(t, &none), false);
+	}
+	return node;
+}
+
+int call_tree_sample_node(struct call_tree *t, const struct sample *s, enum call_frames which,
+			  uint32_t *out)
+{
+	int64_t node = sample_node(t, s, which);
+	if (node < 0)
+		return -ENOMEM;
+	t->nodes[node].calls++;
+	t->nodes[node].self_ns += s->weight;
+	*out = (uint32_t)node;
+	return 0;
+}
+
+int call_tree_add_sample(struct call_tree *t, const struct sample *s, enum call_frames which)
+{
+	uint32_t node;
+	return call_tree_sample_node(t, s, which, &node);
 }

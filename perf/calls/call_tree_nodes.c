@@ -1,9 +1,11 @@
-/* Nodes of the call tree, and their names. */
+/* Nodes of the call tree, and their names; and what is known of calls before they are added. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "perf/calls/internal.h"
+#include "perf/events/print_event.h"
 
 struct node_key {
 	uint32_t parent, name, phase;
@@ -31,8 +33,6 @@ size_t call_frame_text(char out[CALL_FRAME_TEXT_MAX], const struct py_frame *f)
 {
 	const char *function = f->function ? f->function : "?", *file = f->file ? f->file : "?";
 	char line[16] = "";
-	if (line_is_of_parameter(function, f->line))
-		return (size_t)snprintf(out, CALL_FRAME_TEXT_MAX, "%.200s", file);
 	if (f->line)
 		snprintf(line, sizeof(line), ":%" PRId32, f->line);
 	return (size_t)snprintf(out, CALL_FRAME_TEXT_MAX, file[0] ? "%.200s (%.200s%s)" : "%.200s",
@@ -116,6 +116,11 @@ int64_t call_stack_node(struct call_tree *t, uint32_t parent, const struct py_st
 		return -ENOMEM;
 	for (uint16_t i = (uint16_t)(stack->depth - outer); i-- && node >= 0;)
 		node = frame_node(t, node, stack->frames[i]);
+	if (node >= 0 && stack->parameter) {
+		char text[WHERE_TEXT_MAX];
+		parameter_text(text, sizeof(text), stack->parameter);
+		node = call_node_of(t, (uint32_t)node, name_id(t, text, strlen(text), text), false);
+	}
 	if (node >= 0)
 		t->stack_nodes[id] = (uint32_t)node;
 	return node;
@@ -128,4 +133,45 @@ int64_t call_native_nodes(struct call_tree *t, int64_t node, const struct py_sta
 	for (unsigned i = from; i-- > to && node >= 0;)
 		node = frame_node(t, node, stack->frames[i]);
 	return node;
+}
+
+enum { AWAITED_MAX = 1 << 16 };
+
+int awaited_at(struct awaited *a, const struct op_event *of, struct awaited_call **out)
+{
+	int64_t at = map_get(&a->ids, of->id);
+	if (at < 0) {
+		if (a->n == AWAITED_MAX)
+			return -ENOSPC;
+		if (array_grow(&a->calls, &a->room, a->n + 1, sizeof(*a->calls)) ||
+		    map_put(&a->ids, of->id, (uint32_t)a->n))
+			return -ENOMEM;
+		at = (int64_t)a->n++;
+		a->calls[at].came = true;
+	}
+	if (a->calls[at].came)
+		a->calls[at] = (struct awaited_call){.of = *of};
+	*out = &a->calls[at];
+	return 0;
+}
+
+const struct awaited_call *awaited_take(struct awaited *a, uint64_t id)
+{
+	int64_t at = a->n ? map_get(&a->ids, id) : -ENOENT;
+	if (at < 0 || a->calls[at].came)
+		return NULL;
+	a->calls[at].came = true;
+	return &a->calls[at];
+}
+
+void awaited_clear(struct awaited *a)
+{
+	a->n = 0;
+	map_clear(&a->ids);
+}
+
+void awaited_free(struct awaited *a)
+{
+	map_free(&a->ids);
+	free(a->calls);
 }

@@ -4,7 +4,7 @@
 
 #include "base/arena.h"
 #include "base/map.h"
-#include "perf/calls/awaited.h"
+#include "perf/calls/call_tree.h"
 
 /* An op whose children may still come. */
 struct open_op {
@@ -66,10 +66,6 @@ int64_t call_stack_node(struct call_tree *t, uint32_t parent, const struct py_st
 int64_t call_native_nodes(struct call_tree *t, int64_t node, const struct py_stack *stack,
 			  unsigned from, unsigned to);
 
-/* Where an op stands that was called by `parent`, NULL: by none that is open. */
-int64_t call_context_of(struct call_tree *t, const struct open_op *parent,
-			const struct py_stack *stack, enum call_frames which);
-
 static inline void call_memory_add(struct call_memory *to, const struct call_memory *from)
 {
 	for (int k = 0; k < MEMORY_KINDS; k++) {
@@ -77,11 +73,5 @@ static inline void call_memory_add(struct call_memory *to, const struct call_mem
 		to[k].freed += from[k].freed;
 	}
 }
-
-/* The op of that id is a node: what is done with memory in it goes there from now on. */
-void call_tree_remember(struct call_tree *t, uint64_t id, uint32_t node);
-
-/* Ops that have not come do not come. 0 or -ENOMEM. */
-int call_tree_end_memory(struct call_tree *t);
 
 #endif

@@ -85,8 +85,6 @@ static void add_shapes(struct table *t, const struct trace_diff_row *r)
 static void add_row(struct table *t, const struct trace_diff_row *r, int width)
 {
 	const struct aggregate_row *e = either(r);
-	const struct py_frame frame = {
-	    .file = e->file, .function = e->function, .text = e->text, .line = e->line};
 	char text[WHERE_TEXT_MAX];
 	table_cell_styled(t, signed_ns(text, sizeof(text), r->change_ns),
 			  r->time > 0 ? TABLE_HOT : TABLE_PLAIN);
@@ -97,8 +95,7 @@ static void add_row(struct table *t, const struct trace_diff_row *r, int width)
 	table_cell(t, verdict(text, sizeof(text), r, true));
 	table_cell(t, report_op_text(e->op, width));
 	add_shapes(t, r);
-	table_cell(t,
-		   where_text(text, sizeof(text), e->file ? &frame : NULL, e->op, e->phase, NULL));
+	table_cell(t, report_where_text(text, sizeof(text), e, NULL));
 }
 
 static int print_table(FILE *f, const struct trace_diff *d, const struct trace_diff_print *opts)

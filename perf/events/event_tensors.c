@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "perf/events/internal.h"
 #include "symbolizer/event/names.h"
 
 enum { SHOWN_MAX = 16 };

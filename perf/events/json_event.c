@@ -2,7 +2,6 @@
 
 #include <inttypes.h>
 
-#include "perf/events/internal.h"
 #include "symbolizer/event/names.h"
 
 /* null for NULL: unknown. */
@@ -253,6 +252,7 @@ void json_event(FILE *f, const struct op_event *ev)
 	json_results(&j, "results", ev);
 	put_stack(&j, "stack", ev->where_stack ? ev->where_stack : ev->stack);
 	put_stack(&j, "backward_of", ev->backward_of);
+	json_text(&j, "parameter", py_stack_parameter(ev->where_stack));
 	if (ev->native)
 		put_stack(&j, "native", ev->native);
 	json_close(&j, '}');
@@ -269,6 +269,7 @@ static void put_of(struct json_out *j, const struct op_event *of, enum activity_
 	json_text(j, "phase", of->op ? op_phase_names[of->phase] : NULL);
 	put_stack(j, "stack", of->where_stack);
 	put_stack(j, "backward_of", of->backward_of);
+	json_text(j, "parameter", py_stack_parameter(of->where_stack));
 }
 
 void activity_json(FILE *f, const struct activity *a)

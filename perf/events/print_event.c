@@ -8,13 +8,12 @@
 
 #include "base/table.h"
 #include "base/text.h"
-#include "perf/events/internal.h"
 #include "symbolizer/event/names.h"
 
 const char *where_unknown(const char *op, int phase)
 {
 	if (op && op_accumulates(op))
-		return accumulation_function;
+		return "(gradient accumulation)";
 	return phase == PHASE_BACKWARD ? "(forward op not known)" : "(no Python frame)";
 }
 
@@ -29,19 +28,31 @@ const char *place_text(char *out, size_t size, const char *file, int32_t line,
 	return out;
 }
 
+const char *parameter_text(char *out, size_t size, const char *parameter)
+{
+	snprintf(out, size, "gradient accumulation of %s", parameter);
+	return out;
+}
+
 const char *where_text(char *out, size_t size, const struct py_frame *frame, const char *op,
 		       int phase, const struct file_names *files)
 {
 	char place[PLACE_MAX];
 	if (!frame)
 		snprintf(out, size, "%s", where_unknown(op, phase));
-	else if (line_is_of_parameter(frame->function, frame->line))
-		snprintf(out, size, "%s", frame->file);
 	else
 		snprintf(out, size, "%s %s%s%s",
 			 place_text(place, sizeof(place), frame->file, frame->line, files),
 			 frame->function, frame->text ? ": " : "", frame->text ? frame->text : "");
 	return out;
+}
+
+const char *event_where_text(char *out, size_t size, const struct op_event *ev)
+{
+	const char *parameter = py_stack_parameter(ev->where_stack);
+	return parameter ? parameter_text(out, size, parameter)
+			 : where_text(out, size, py_stack_where(ev->where_stack), ev->op->name,
+				      ev->phase, NULL);
 }
 
 enum { CELL_MAX = 1024 };
@@ -162,8 +173,6 @@ static void add_row(const struct event_row *row, void *arg)
 static void print_frame(FILE *f, const struct py_frame *where, bool whole)
 {
 	text_print_safe(f, whole ? where->file : text_base_name(where->file));
-	if (line_is_of_parameter(where->function, where->line))
-		return;
 	fprintf(f, ":%" PRId32 " ", where->line);
 	text_print_safe(f, where->function);
 	if (where->text) {
@@ -176,9 +185,12 @@ static void print_where(FILE *f, const struct op_event *ev, bool whole)
 {
 	const struct py_frame *where = py_stack_where(ev->where_stack);
 	const struct py_frame *of = py_stack_where(ev->backward_of);
+	char text[WHERE_TEXT_MAX];
 	fputs("    ", f);
 	if (where)
 		print_frame(f, where, whole);
+	else if (py_stack_parameter(ev->where_stack))
+		text_print_safe(f, event_where_text(text, sizeof(text), ev));
 	else
 		fputs(where_unknown(ev->op->name, ev->phase), f);
 	if (!of)

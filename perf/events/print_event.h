@@ -83,11 +83,16 @@ const char *place_text(char *out, size_t size, const char *file, int32_t line,
 const char *where_unknown(const char *op, int phase);
 
 /* "train.py:33 Attention.forward: q = self.qkv(x)": the file as `files` (NULL: its base name) has
- * it, line, function, and the text of the line when known; "gradient accumulation of
- * layers.0.weight"; without a frame the reason in parentheses, where_unknown. Not escaped for a
- * terminal. Returns out. */
+ * it, line, function, and the text of the line when known; without a frame the reason in
+ * parentheses, where_unknown. Not escaped for a terminal. Returns out. */
 const char *where_text(char *out, size_t size, const struct py_frame *frame, const char *op,
 		       int phase, const struct file_names *files);
+
+/* "gradient accumulation of layers.0.weight". Returns out. */
+const char *parameter_text(char *out, size_t size, const char *parameter);
+
+/* Where an event is, as one of these two, the file by its base name. Returns out. */
+const char *event_where_text(char *out, size_t size, const struct op_event *ev);
 
 /* The tensor arguments of an op as text, for grouping rows and labelling events. */
 
@@ -111,7 +116,7 @@ const char *event_devices(char *out, size_t size, const struct op_event *ev);
  *
  *   id, parent (null: none), depth, pid, tid, phase (op_phase_names), op, start_ns, end_ns (null:
  *   the op has not ended), thrown, forward_id (null: none or unknown), args, results, stack,
- *   backward_of
+ *   backward_of, parameter (null: see struct py_stack)
  *
  * An argument or result: {"name", "kind", ...}; the name is the schema's, "" where it has none.
  * By kind:
@@ -145,5 +150,28 @@ json_values_fn json_args, json_results;
  *              only count and hash. Numbers are as in json_event, hash is a string of 16
  *              hexadecimal digits. */
 void json_stats(FILE *f, const struct op_event *ev);
+
+/* The arguments and results of an event as named rows. */
+
+struct event_row {
+	const char *name;
+	const struct value *value; /* a list that holds tensors has a row for each item instead */
+	struct tensor_place place; /* for tensors */
+};
+
+typedef void event_row_fn(const struct event_row *row, void *arg);
+
+/* Call `fn` for each argument, then for each result. Arguments have their schema names. Results are
+ * "outputs", with index or schema name when there are several. Those of a backward node are
+ * "grad_outputs" (its inputs) and "grad_inputs" (what it computed), as in ditorch. Items of lists
+ * with tensors are "tensors[0]", at most 1000 a list. A row is valid only during the call. */
+void event_rows(const struct op_event *ev, event_row_fn *fn, void *arg);
+
+/* Print the tensor statistics of `ev` (ev->stats is not NULL) as a boxed table, a row for each
+ * tensor: ditorch's overflow check. The columns are name, inf_or_nan, min, max, mean, std and norm,
+ * as in ditorch's op_overflow_check_hook.py, then nan, inf, -inf, zeros and hash. `t` is
+ * overwritten. Prints nothing when no tensor was measured. 0, -ENOMEM, or -EIO when writing failed.
+ */
+int stats_print(struct table *t, FILE *f, const struct op_event *ev, int width);
 
 #endif

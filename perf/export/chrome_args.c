@@ -12,8 +12,8 @@ static void put_tensors(struct json_out *j, const char *key,
 }
 
 /* Each may be NULL. */
-static void put_place(struct json_out *j, const struct py_frame *where, const char *module,
-		      const struct py_frame *backward_of)
+static void put_place(struct json_out *j, const struct py_frame *where, const char *parameter,
+		      const char *module, const struct py_frame *backward_of)
 {
 	if (where) {
 		json_text(j, "file", where->file);
@@ -22,6 +22,8 @@ static void put_place(struct json_out *j, const struct py_frame *where, const ch
 		if (where->text)
 			json_text(j, "text", where->text);
 	}
+	if (parameter)
+		json_text(j, "parameter", parameter);
 	if (module)
 		json_text(j, "module", module);
 	if (!backward_of)
@@ -46,7 +48,8 @@ void chrome_op_args(struct json_out *j, const struct op_event *ev)
 	put_tensors(j, "shapes", event_shapes, ev);
 	put_tensors(j, "dtypes", event_dtypes, ev);
 	put_tensors(j, "devices", event_devices, ev);
-	put_place(j, where, ev->where_stack ? ev->where_stack->module : NULL, of);
+	put_place(j, where, py_stack_parameter(ev->where_stack), py_stack_module(ev->where_stack),
+		  of);
 	json_close(j, '}');
 }
 
@@ -67,6 +70,6 @@ void chrome_activity_args(struct json_out *j, const struct export_activity *a,
 		json_u64(j, "op_id", a->op_id);
 	if (a->launched_ns && a->launched_ns <= a->start_ns)
 		json_u64(j, "launch_delay_ns", a->start_ns - a->launched_ns);
-	put_place(j, a->where, a->module, a->backward_of);
+	put_place(j, a->where, a->parameter, a->module, a->backward_of);
 	json_close(j, '}');
 }

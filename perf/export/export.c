@@ -21,6 +21,11 @@ int export_look(struct export_in *in, const struct trace_query *q)
 	return w->look(w->arg, trace_query_share(q));
 }
 
+bool export_is_mark(const struct export_in *in, const struct op_event *ev)
+{
+	return op_mark(ev->op) && !in->choice->ops;
+}
+
 int export_each(struct export_in *in, export_item_fn *fn, void *arg, struct err *e)
 {
 	struct trace_item item;

@@ -37,6 +37,10 @@ void export_notes_free(struct export_notes *n); /* NULL allowed */
  * export_watch.look. */
 int export_look(struct export_in *in, const struct trace_query *q);
 
+/* Whether the event is a mark (op_mark), of which blocks are made, and so no call of an op: --ops
+ * does not ask for it. */
+bool export_is_mark(const struct export_in *in, const struct op_event *ev);
+
 /* Called with each item of the query. 0, or -errno, which stops reading. */
 typedef int export_item_fn(void *arg, const struct trace_item *item);
 

@@ -4,11 +4,11 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "perf/calls/call_tree.h"
 #include "perf/events/print_event.h"
 #include "perf/export/export.h"
 #include "perf/export/internal.h"
 #include "perf/report/blocks.h"
-#include "perf/calls/call_tree.h"
 #include "symbolizer/event/names.h"
 
 /* Tracks of what is of no thread alone: steps, the modules and blocks of each thread, and streams
@@ -284,7 +284,7 @@ static int add_event(struct chrome *c, const struct op_event *ev)
 		c->first_ns = ev->start_ns;
 	if (ev->start_ns + 1 > c->last_ns)
 		c->last_ns = ev->start_ns + 1;
-	if (op_mark(ev->op) && !c->in->choice->ops)
+	if (export_is_mark(c->in, ev))
 		return block_pairs_add(&c->blocks, ev);
 	int r = module_spans_add(c->modules, ev);
 	return r ? r : slices_add(c->slices, ev);

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "perf/export/export.h"
 #include "perf/calls/call_tree.h"
+#include "perf/export/export.h"
 
 static int add_device_item(void *tree, const struct trace_item *item)
 {

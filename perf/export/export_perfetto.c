@@ -2,11 +2,11 @@
 #include <errno.h>
 #include <inttypes.h>
 
+#include "perf/calls/call_tree.h"
 #include "perf/events/print_event.h"
 #include "perf/export/export.h"
 #include "perf/export/internal.h"
 #include "perf/report/blocks.h"
-#include "perf/calls/call_tree.h"
 #include "symbolizer/event/names.h"
 
 /* Ids of flows from ops to backward nodes, and to what devices did, begin there. */
@@ -18,13 +18,14 @@ struct perfetto_export {
 	struct slices *slices;
 	struct module_spans *modules;
 	struct block_pairs blocks;
-	bool marks_are_ops;
+	const struct export_in *in;
 	struct export_activities activities;
 	uint64_t first_ns, last_ns; /* of all events */
 };
 
-/* Both may be NULL. */
-static void annotate_place(struct perfetto *x, const struct py_frame *where, const char *module)
+/* Each may be NULL. */
+static void annotate_place(struct perfetto *x, const struct py_frame *where, const char *parameter,
+			   const char *module)
 {
 	if (where) {
 		perfetto_annotate(x, "file", where->file, 0);
@@ -32,6 +33,8 @@ static void annotate_place(struct perfetto *x, const struct py_frame *where, con
 		perfetto_annotate(x, "function", where->function ? where->function : "", 0);
 		perfetto_annotate(x, "text", where->text ? where->text : "", 0);
 	}
+	if (parameter)
+		perfetto_annotate(x, "parameter", parameter, 0);
 	if (module)
 		perfetto_annotate(x, "module", module, 0);
 }
@@ -48,7 +51,8 @@ static void annotate_op(struct perfetto *x, const struct op_event *ev)
 	perfetto_annotate(x, "shapes", event_shapes(text, sizeof(text), ev), 0);
 	perfetto_annotate(x, "dtypes", event_dtypes(text, sizeof(text), ev), 0);
 	perfetto_annotate(x, "devices", event_devices(text, sizeof(text), ev), 0);
-	annotate_place(x, where, ev->where_stack ? ev->where_stack->module : NULL);
+	annotate_place(x, where, py_stack_parameter(ev->where_stack),
+		       py_stack_module(ev->where_stack));
 }
 
 /* A flow has a single end: what ends it closes it. */
@@ -164,7 +168,7 @@ static void annotate_activity(struct perfetto *x, const struct export_activity *
 		perfetto_annotate(x, "op_id", NULL, a->op_id);
 	if (a->launched_ns && a->launched_ns <= a->start_ns)
 		perfetto_annotate(x, "launch_delay_ns", NULL, a->start_ns - a->launched_ns);
-	annotate_place(x, a->where, a->module);
+	annotate_place(x, a->where, a->parameter, a->module);
 }
 
 /* Lanes of a stream have one name: viewers draw them as one track. */
@@ -214,7 +218,7 @@ static int add_event(struct perfetto_export *x, const struct op_event *ev)
 		x->first_ns = ev->start_ns;
 	if (ev->start_ns + 1 > x->last_ns)
 		x->last_ns = ev->start_ns + 1;
-	if (op_mark(ev->op) && !x->marks_are_ops)
+	if (export_is_mark(x->in, ev))
 		return block_pairs_add(&x->blocks, ev);
 	int r = module_spans_add(x->modules, ev);
 	return r ? r : slices_add(x->slices, ev);
@@ -247,7 +251,7 @@ int export_perfetto(struct export_in *in, FILE *f, struct err *e)
 	x.slices = slices_new(&to);
 	x.modules = module_spans_new(put_module, &x);
 	x.blocks = (struct block_pairs){.end = put_block, .arg = &x};
-	x.marks_are_ops = in->choice->ops;
+	x.in = in;
 	x.notes = export_noted(in);
 	if (x.slices && x.modules && x.notes) {
 		r = export_each(in, put_item, &x, e);

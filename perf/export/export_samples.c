@@ -6,10 +6,10 @@
 #include "base/arena.h"
 #include "base/map.h"
 #include "base/table.h"
+#include "perf/calls/call_tree.h"
 #include "perf/events/print_event.h"
 #include "perf/export/export.h"
 #include "perf/export/internal.h"
-#include "perf/calls/call_tree.h"
 
 struct profile_thread {
 	int64_t last_us;

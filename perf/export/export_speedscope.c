@@ -6,9 +6,10 @@
 #include "base/arena.h"
 #include "base/files.h"
 #include "base/map.h"
+#include "perf/calls/call_tree.h"
+#include "perf/events/print_event.h"
 #include "perf/export/export.h"
 #include "perf/export/internal.h"
-#include "perf/calls/call_tree.h"
 
 enum { CHUNK = 32 << 10 };
 
@@ -81,12 +82,16 @@ static int put_edge(struct speedscope *s, struct lane *l, char kind, uint64_t at
 	return l->nedges == EDGES ? flush_edges(s, l) : 0;
 }
 
+/* A parameter is told in place of a file: the format has no other field. */
 static int64_t new_frame(struct speedscope *s, int64_t id, const char *name,
-			 const struct py_frame *where)
+			 const struct py_frame *where, const char *parameter)
 {
+	char text[WHERE_TEXT_MAX];
 	json_line(&s->frames);
 	json_open(&s->frames, NULL, '{');
 	json_text(&s->frames, "name", name);
+	if (parameter)
+		json_text(&s->frames, "file", parameter_text(text, sizeof(text), parameter));
 	if (where)
 		json_text(&s->frames, "file", where->file);
 	if (where && where->line > 0)
@@ -101,11 +106,12 @@ static int64_t frame_of(struct speedscope *s, const struct slice *slice)
 	const struct py_frame *where =
 	    slice->frame ? slice->frame : py_stack_where(slice->event->where_stack);
 	const struct op_desc *op = slice->frame ? NULL : slice->event->op;
+	const char *parameter = op ? py_stack_parameter(slice->event->where_stack) : NULL;
 	struct {
 		const struct op_desc *op;
-		const char *file, *function;
+		const char *file, *function, *parameter;
 		int64_t line;
-	} key = {op, where ? where->file : NULL, where && !op ? where->function : NULL,
+	} key = {op, where ? where->file : NULL, where && !op ? where->function : NULL, parameter,
 		 where ? where->line : 0};
 	char name[CALL_FRAME_TEXT_MAX];
 	bool is_new;
@@ -114,7 +120,7 @@ static int64_t frame_of(struct speedscope *s, const struct slice *slice)
 		return id;
 	if (!op)
 		call_frame_text(name, where);
-	return new_frame(s, id, op ? op->name : name, where);
+	return new_frame(s, id, op ? op->name : name, where, parameter);
 }
 
 static int64_t open_slice(void *arg, const struct slice *slice)

@@ -22,7 +22,7 @@ struct database {
 	struct map names; /* of activities, by address */
 	uint64_t samples_lost, activities_lost, memory_lost;
 	struct block_pairs blocks;
-	bool marks_are_ops;
+	const struct export_in *in;
 };
 
 /* Raise the state of `id` to `now` and return its previous state. */
@@ -143,6 +143,7 @@ static void put_event(struct database *d, const struct op_event *ev)
 	put_json(d, ev, json_args);
 	put_json(d, ev, json_results);
 	sql_known(&d->sql, of ? (uint64_t)of->id + 1 : 0);
+	sql_text(&d->sql, py_stack_parameter(ev->where_stack));
 	sql_done(&d->sql);
 }
 
@@ -219,6 +220,7 @@ static void put_launch(struct database *d, const struct op_event *of, enum activ
 	sql_known(&d->sql, of->stack ? (uint64_t)of->stack->id + 1 : 0);
 	sql_known(&d->sql, where ? (uint64_t)where->id + 1 : 0);
 	sql_known(&d->sql, forward ? (uint64_t)forward->id + 1 : 0);
+	sql_text(&d->sql, py_stack_parameter(of->where_stack));
 }
 
 static void put_memory(struct database *d, const struct memory_event *m)
@@ -334,7 +336,7 @@ static void put_thread(struct database *d, int32_t pid, int32_t tid, const char 
 static int put_item(void *arg, const struct trace_item *item)
 {
 	struct database *d = arg;
-	if (item->type == TRACE_EVENT && op_mark(item->event.op) && !d->marks_are_ops) {
+	if (item->type == TRACE_EVENT && export_is_mark(d->in, &item->event)) {
 		if (block_pairs_add(&d->blocks, &item->event) == -ENOMEM)
 			sql_no_memory(&d->sql);
 	} else if (item->type == TRACE_EVENT)
@@ -379,8 +381,7 @@ static int fill(struct database *d, struct export_in *in, struct err *e)
 
 int export_sqlite(struct export_in *in, int fd, const char *output, struct err *e)
 {
-	struct database d = {.blocks = {.end = put_block, .arg = &d},
-			     .marks_are_ops = in->choice->ops};
+	struct database d = {.blocks = {.end = put_block, .arg = &d}, .in = in};
 	int r = 0;
 	sql_open(&d.sql, fd);
 	if (!d.sql.error)

@@ -118,9 +118,10 @@ void export_flows_free(struct export_flows *f);
 /* What devices did, kept until all of it is known. Strings are those of the trace. */
 struct export_activity {
 	uint64_t start_ns, end_ns, launched_ns, bytes;
-	uint64_t op_id;		   /* of the event that launched it; 0: not known */
-	const struct op_desc *op;  /* activity_op */
-	const char *name, *module; /* module NULL: none */
+	uint64_t op_id;		  /* of the event that launched it; 0: not known */
+	const struct op_desc *op; /* activity_op */
+	const char *name;
+	const char *module, *parameter;		    /* NULL: none */
 	const struct py_frame *where, *backward_of; /* NULL: not known */
 	int32_t tid;				    /* that launched it; 0: not known */
 	uint32_t stream;			    /* index */

@@ -213,7 +213,7 @@ static int end_span(struct module_spans *m, struct module_span *s)
 
 int module_spans_add(struct module_spans *m, const struct op_event *ev)
 {
-	const char *name = ev->where_stack ? ev->where_stack->module : NULL;
+	const char *name = py_stack_module(ev->where_stack);
 	struct module_span *s = ev->depth ? NULL : span_of(m, ev);
 	int r = 0;
 	if (!s)

@@ -23,7 +23,8 @@ static const char tables[] =
     "CREATE TABLE events (id INTEGER PRIMARY KEY, parent INTEGER, depth INTEGER, pid INTEGER,"
     " tid INTEGER, phase TEXT, op INTEGER, start_ns INTEGER, end_ns INTEGER, self_ns INTEGER,"
     " thrown INTEGER, forward_id INTEGER, stack INTEGER, where_frame INTEGER, shapes TEXT,"
-    " dtypes TEXT, devices TEXT, args TEXT, results TEXT, backward_of_frame INTEGER);"
+    " dtypes TEXT, devices TEXT, args TEXT, results TEXT, backward_of_frame INTEGER,"
+    " parameter TEXT);"
     "CREATE TABLE samples (time_ns INTEGER, pid INTEGER, tid INTEGER, weight INTEGER, op INTEGER,"
     " no_op TEXT, phase TEXT, in_kernel INTEGER, mismatched INTEGER, python INTEGER,"
     " native INTEGER, where_frame INTEGER, native_frame INTEGER);"
@@ -31,10 +32,11 @@ static const char tables[] =
     "CREATE TABLE activities (pid INTEGER, tid INTEGER, kind TEXT, device TEXT, stream INTEGER,"
     " name INTEGER, start_ns INTEGER, end_ns INTEGER, launched_ns INTEGER, bytes INTEGER,"
     " in_graph INTEGER, launch TEXT, op INTEGER, event INTEGER, phase TEXT, stack INTEGER,"
-    " where_frame INTEGER, backward_of_frame INTEGER);"
+    " where_frame INTEGER, backward_of_frame INTEGER, parameter TEXT);"
     "CREATE TABLE memory (time_ns INTEGER, pid INTEGER, tid INTEGER, device TEXT, address INTEGER,"
     " bytes INTEGER, freed INTEGER, allocated INTEGER, reserved INTEGER, launch TEXT, op INTEGER,"
-    " event INTEGER, phase TEXT, stack INTEGER, where_frame INTEGER, backward_of_frame INTEGER);"
+    " event INTEGER, phase TEXT, stack INTEGER, where_frame INTEGER, backward_of_frame INTEGER,"
+    " parameter TEXT);"
     "CREATE TABLE blocks (name TEXT, pid INTEGER, tid INTEGER, start_ns INTEGER, end_ns INTEGER,"
     " where_frame INTEGER);"
     "CREATE TABLE builds (file TEXT, build_id TEXT);"
@@ -45,14 +47,14 @@ static const char tables[] =
     "CREATE VIEW on_devices AS SELECT a.pid, a.tid, a.kind, a.device, a.stream, n.name,"
     " a.start_ns, a.end_ns - a.start_ns AS ns, a.start_ns - a.launched_ns AS launch_delay_ns,"
     " a.bytes, a.in_graph, a.launch, o.name AS op, a.event, a.phase, f.file, f.line, f.function,"
-    " f.text, b.file AS backward_of_file, b.line AS backward_of_line FROM activities a"
+    " f.text, b.file AS backward_of_file, b.line AS backward_of_line, a.parameter FROM activities a"
     " JOIN activity_names n ON n.id = a.name LEFT JOIN ops o ON o.id = a.op"
     " LEFT JOIN frames f ON f.id = a.where_frame LEFT JOIN frames b ON b.id ="
     " a.backward_of_frame;"
     "CREATE VIEW calls AS SELECT e.id, e.parent, e.depth, e.pid, e.tid, e.phase, o.name AS op,"
     " e.start_ns, e.end_ns - e.start_ns AS ns, e.self_ns, e.thrown, e.forward_id, e.shapes,"
     " e.dtypes, e.devices, f.file, f.line, f.function, f.text, b.file AS backward_of_file,"
-    " b.line AS backward_of_line FROM events e JOIN ops o ON o.id = e.op"
+    " b.line AS backward_of_line, e.parameter FROM events e JOIN ops o ON o.id = e.op"
     " LEFT JOIN frames f ON f.id = e.where_frame LEFT JOIN frames b ON b.id ="
     " e.backward_of_frame;"
     "BEGIN;";
@@ -76,13 +78,13 @@ static const char *const inserts[SQL_TABLES] = {
     [SQL_STACK] = "INSERT INTO stacks VALUES (?, ?, ?)",
     [SQL_EVENT] =
 	"INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
-	"?, ?)",
+	"?, ?, ?)",
     [SQL_SAMPLE] = "INSERT INTO samples VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     [SQL_NAME] = "INSERT INTO activity_names VALUES (?, ?)",
     [SQL_ACTIVITY] =
 	"INSERT INTO activities VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
-	"?, ?)",
-    [SQL_MEMORY] = "INSERT INTO memory VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+	"?, ?, ?)",
+    [SQL_MEMORY] = "INSERT INTO memory VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     [SQL_BUILD] = "INSERT INTO builds VALUES (?, ?)",
     [SQL_BLOCK] = "INSERT INTO blocks VALUES (?, ?, ?, ?, ?, ?)",
 };

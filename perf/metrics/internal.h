@@ -117,7 +117,7 @@ void expose_moment(const struct exposition *x, uint64_t monotonic_ns);
 const struct aggregate_row *const *expose_rows(const struct metrics_series *s, size_t *n);
 struct aggregate_totals expose_totals(const struct metrics_series *s);
 
-/* exposition_steps.c */
+/* steps.c: the text of steps. */
 void expose_steps(const struct exposition *x);
 void expose_waits(const struct exposition *x); /* and collectives */
 

@@ -158,7 +158,8 @@ struct aggregate_row {
 	const char *file; /* NULL: no Python frame; function and text are NULL too */
 	const char *function;
 	int32_t line;
-	const char *module; /* NULL: none, or unknown */
+	const char *parameter; /* of a gradient accumulation, in place of a line; else NULL */
+	const char *module;    /* NULL: none, or unknown */
 	const char *shape, *dtype, *device;
 	const char *symbol, *object; /* NULL: unknown */
 	int32_t pid, tid;

@@ -67,6 +67,9 @@ int code_blocks_parse(const char *group, struct err *e);
 /* Parse a sort key of such rows. 0 or -EINVAL. */
 int code_blocks_parse_sort(const char *text, enum report_sort *sort, struct err *e);
 
+/* Parse the columns of the table of blocks. 0 or -EINVAL. */
+int code_blocks_parse_columns(const char *text, struct report_columns *out, struct err *e);
+
 /* A row for each, with percentages of `observed_ns`, and what of them is not known. 0, -ENOMEM or
  * -EIO. */
 int code_blocks_print(FILE *f, const struct code_blocks *b, uint64_t observed_ns,

@@ -9,15 +9,6 @@
 #include "base/text.h"
 #include "perf/report/internal.h"
 
-static const struct {
-	const char *name, *header;
-	enum report_sort sort;
-	int order; /* in which it gives way, see table_column_optional */
-} numbers[] = {{"total", "Total %", REPORT_BY_TOTAL, 0}, {"total", "Total", REPORT_BY_TOTAL, 0},
-	       {"calls", "Calls", REPORT_BY_CALLS, 2},	 {"mean", "Mean", REPORT_BY_MEAN, 3},
-	       {"p99", "P99", REPORT_BY_P99, 8},	 {"max", "Max", REPORT_BY_MAX, 7}};
-enum { NUMBERS = sizeof(numbers) / sizeof(numbers[0]) };
-
 int code_blocks_parse(const char *group, struct err *e)
 {
 	const char *at = group ? strstr(group, "block") : NULL;
@@ -27,17 +18,6 @@ int code_blocks_parse(const char *group, struct err *e)
 		return 1;
 	err_set(e, -EINVAL, "--group %s: blocks do not go with other keys", group);
 	return err_hint(e, "--group block alone: its rows are by name and line");
-}
-
-int code_blocks_parse_sort(const char *text, enum report_sort *sort, struct err *e)
-{
-	for (size_t i = 0; i < NUMBERS; i++)
-		if (!strcmp(text, numbers[i].name)) {
-			*sort = numbers[i].sort;
-			return 0;
-		}
-	err_set(e, -EINVAL, "--sort: blocks cannot be sorted by \"%.40s\"", text);
-	return err_hint(e, "one of total, calls, mean, p99, max");
 }
 
 static uint64_t mean_of(const struct block_row *r)
@@ -55,6 +35,8 @@ static uint64_t sort_key(const struct block_row *r, enum report_sort sort)
 {
 	return sort == REPORT_BY_CALLS	? r->calls
 	       : sort == REPORT_BY_MEAN ? mean_of(r)
+	       : sort == REPORT_BY_MIN	? (r->calls ? r->min_ns : 0)
+	       : sort == REPORT_BY_P50	? quantile(r, 0.5)
 	       : sort == REPORT_BY_P99	? quantile(r, 0.99)
 	       : sort == REPORT_BY_MAX	? r->max_ns
 					: r->total_ns;
@@ -91,37 +73,182 @@ static bool is_shown(const struct block_row *r, uint64_t observed_ns, size_t sho
 	       (!opts->limit || shown < opts->limit);
 }
 
-static void add_head(struct table *t, enum report_sort sort)
+struct block_cell {
+	const struct block_row *r;
+	uint64_t observed_ns;
+	const struct report_opts *opts;
+	const struct file_names *files;
+};
+
+static const char *ns_text(char *out, size_t size, const struct block_cell *c, uint64_t ns)
 {
-	for (size_t i = 0; i < NUMBERS; i++) {
-		char header[32];
-		bool is_sort =
-		    numbers[i].sort == sort && (!i || numbers[i].sort != numbers[i - 1].sort);
-		snprintf(header, sizeof(header), "%s%s", numbers[i].header, is_sort ? " v" : "");
-		table_column_optional(t, header, TABLE_RIGHT, is_sort ? 0 : numbers[i].order);
-	}
-	table_column(t, "Block", TABLE_LEFT);
-	table_column(t, "Where", TABLE_LEFT);
+	return c->r->calls ? text_ns(out, size, ns) : "";
 }
 
-static void add_row(struct table *t, const struct block_row *r, uint64_t observed_ns,
-		    const struct file_names *files)
+static const char *percent_cell(char *out, size_t size, const struct block_cell *c)
 {
+	snprintf(out, size, "%.1f%%", report_percent(c->r->total_ns, c->observed_ns));
+	return c->r->calls ? out : "";
+}
+
+static const char *total_cell(char *out, size_t size, const struct block_cell *c)
+{
+	const uint64_t steps = c->opts->per_step ? c->opts->per_step : 1;
+	return ns_text(out, size, c, c->r->total_ns / steps);
+}
+
+static const char *calls_cell(char *out, size_t size, const struct block_cell *c)
+{
+	return report_count_text(out, size, c->r->calls, c->opts->per_step);
+}
+
+static const char *mean_cell(char *out, size_t size, const struct block_cell *c)
+{
+	return ns_text(out, size, c, mean_of(c->r));
+}
+
+static const char *min_cell(char *out, size_t size, const struct block_cell *c)
+{
+	return ns_text(out, size, c, c->r->min_ns);
+}
+
+static const char *p50_cell(char *out, size_t size, const struct block_cell *c)
+{
+	return ns_text(out, size, c, quantile(c->r, 0.5));
+}
+
+static const char *p99_cell(char *out, size_t size, const struct block_cell *c)
+{
+	return ns_text(out, size, c, quantile(c->r, 0.99));
+}
+
+static const char *max_cell(char *out, size_t size, const struct block_cell *c)
+{
+	return ns_text(out, size, c, c->r->max_ns);
+}
+
+static const char *name_cell(char *out, size_t size, const struct block_cell *c)
+{
+	if (!c->r->unended)
+		return c->r->name;
+	snprintf(out, size, "%s (%" PRIu64 " not ended)", c->r->name, c->r->unended);
+	return out;
+}
+
+static const char *where_cell(char *out, size_t size, const struct block_cell *c)
+{
+	const struct block_row *r = c->r;
 	const struct py_frame where = {
 	    .file = r->file, .function = r->function, .text = r->text, .line = r->line};
-	const uint64_t times[] = {mean_of(r), quantile(r, 0.99), r->max_ns};
-	char text[WHERE_TEXT_MAX];
-	snprintf(text, sizeof(text), "%.1f%%", report_percent(r->total_ns, observed_ns));
-	table_cell(t, r->calls ? text : "");
-	table_cell(t, r->calls ? text_ns(text, sizeof(text), r->total_ns) : "");
-	table_cell(t, text_count(text, sizeof(text), r->calls));
-	for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++)
-		table_cell(t, r->calls ? text_ns(text, sizeof(text), times[i]) : "");
-	if (r->unended)
-		snprintf(text, sizeof(text), "%s (%" PRIu64 " not ended)", r->name, r->unended);
-	table_cell(t, r->unended ? text : r->name);
-	table_cell(t, r->file ? where_text(text, sizeof(text), &where, "", 0, files)
-			      : "(no Python frame)");
+	return where_text(out, size, r->file ? &where : NULL, NULL, 0, c->files);
+}
+
+static const char *file_cell(char *out, size_t size, const struct block_cell *c)
+{
+	return c->r->file ? c->r->file : where_cell(out, size, c);
+}
+
+static const char *function_cell(char *out, size_t size, const struct block_cell *c)
+{
+	return c->r->function ? c->r->function : where_cell(out, size, c);
+}
+
+enum { NO_SORT = -1 };
+
+static const struct {
+	const char *name, *header;
+	int sort;  /* enum report_sort or NO_SORT */
+	int order; /* in which it gives way, see table_column_optional; -1: not shown by default */
+	const char *(*text)(char *out, size_t size, const struct block_cell *c);
+} columns[] = {{"total_percent", "Total %", REPORT_BY_TOTAL, 0, percent_cell},
+	       {"total", "Total", REPORT_BY_TOTAL, 0, total_cell},
+	       {"calls", "Calls", REPORT_BY_CALLS, 2, calls_cell},
+	       {"mean", "Mean", REPORT_BY_MEAN, 3, mean_cell},
+	       {"min", "Min", REPORT_BY_MIN, -1, min_cell},
+	       {"p50", "P50", REPORT_BY_P50, -1, p50_cell},
+	       {"p99", "P99", REPORT_BY_P99, 8, p99_cell},
+	       {"max", "Max", REPORT_BY_MAX, 7, max_cell},
+	       {"block", "Block", NO_SORT, 0, name_cell},
+	       {"where", "Where", NO_SORT, 0, where_cell},
+	       {"file", "File", NO_SORT, -1, file_cell},
+	       {"function", "Function", NO_SORT, -1, function_cell}};
+enum { COLUMNS = sizeof(columns) / sizeof(columns[0]) };
+
+/* The column of that name of `len` bytes; -EINVAL: there is none. */
+static int column_of(const char *name, size_t len)
+{
+	for (int i = 0; i < COLUMNS; i++)
+		if (strlen(columns[i].name) == len && !strncmp(name, columns[i].name, len))
+			return i;
+	return -EINVAL;
+}
+
+/* The names of all columns, or of those that rows can be sorted by. */
+static const char *column_names(char *out, size_t size, bool of_sort)
+{
+	size_t used = 0;
+	for (size_t i = 0; i < COLUMNS && used < size; i++)
+		if (!of_sort || columns[i].sort != NO_SORT)
+			used += (size_t)snprintf(out + used, size - used, "%s%s", used ? ", " : "",
+						 columns[i].name);
+	return out;
+}
+
+int code_blocks_parse_sort(const char *text, enum report_sort *sort, struct err *e)
+{
+	char names[160];
+	int i = column_of(text, strlen(text));
+	if (i >= 0 && columns[i].sort != NO_SORT) {
+		*sort = (enum report_sort)columns[i].sort;
+		return 0;
+	}
+	err_set(e, -EINVAL, "--sort: blocks cannot be sorted by \"%.40s\"", text);
+	return err_hint(e, "one of %s", column_names(names, sizeof(names), true));
+}
+
+int code_blocks_parse_columns(const char *text, struct report_columns *out, struct err *e)
+{
+	char names[160];
+	out->n = 0;
+	for (const char *s = text;; s++) {
+		size_t len = strcspn(s, ",");
+		int i = column_of(s, len);
+		if (i < 0 || out->n == REPORT_COLUMNS_MAX) {
+			err_set(e, -EINVAL, "--columns: blocks have no \"%.*s\"",
+				(int)(len < 40 ? len : 40), s);
+			return err_hint(e, "choose among %s",
+					column_names(names, sizeof(names), false));
+		}
+		out->which[out->n++] = (unsigned char)i;
+		s += len;
+		if (!*s)
+			return 0;
+	}
+}
+
+static struct report_columns default_columns(void)
+{
+	struct report_columns c = {0};
+	for (unsigned char i = 0; i < COLUMNS; i++)
+		if (columns[i].order >= 0)
+			c.which[c.n++] = i;
+	return c;
+}
+
+static void add_head(struct table *t, const struct report_columns *c,
+		     const struct report_opts *opts)
+{
+	bool told = false;
+	for (size_t i = 0; i < c->n; i++) {
+		const unsigned char k = c->which[i];
+		char header[32];
+		bool is_sort = !told && columns[k].sort == (int)opts->sort;
+		told |= is_sort;
+		snprintf(header, sizeof(header), "%s%s", columns[k].header, is_sort ? " v" : "");
+		table_column_optional(t, header,
+				      columns[k].sort == NO_SORT ? TABLE_LEFT : TABLE_RIGHT,
+				      is_sort || opts->columns ? 0 : columns[k].order);
+	}
 }
 
 static void print_unknown(FILE *f, const struct code_blocks *b)
@@ -141,6 +268,8 @@ static void print_unknown(FILE *f, const struct code_blocks *b)
 static int print_table(FILE *f, const struct block_row *const *rows, size_t n, uint64_t observed_ns,
 		       const struct report_opts *opts)
 {
+	const struct report_columns usual = default_columns(),
+				    *c = opts->columns ? opts->columns : &usual;
 	struct table *t = table_new();
 	struct file_names files = {0};
 	size_t shown = 0;
@@ -149,12 +278,16 @@ static int print_table(FILE *f, const struct block_row *const *rows, size_t n, u
 		return -ENOMEM;
 	for (size_t i = 0; i < n; i++)
 		file_names_add(&files, rows[i]->file);
-	add_head(t, opts->sort);
-	for (size_t i = 0; i < n; i++)
-		if (is_shown(rows[i], observed_ns, shown, opts)) {
-			add_row(t, rows[i], observed_ns, &files);
-			shown++;
-		}
+	add_head(t, c, opts);
+	for (size_t i = 0; i < n; i++) {
+		const struct block_cell row = {rows[i], observed_ns, opts, &files};
+		char text[WHERE_TEXT_MAX];
+		if (!is_shown(rows[i], observed_ns, shown, opts))
+			continue;
+		shown++;
+		for (size_t k = 0; k < c->n; k++)
+			table_cell(t, columns[c->which[k]].text(text, sizeof(text), &row));
+	}
 	snprintf(line, sizeof(line), "%s", text_counted(more, sizeof(more), n - shown, "more row"));
 	if (shown < n)
 		table_line(t, line);

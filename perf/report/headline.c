@@ -157,7 +157,9 @@ const char *headline_where(char *out, size_t size, const struct aggregate_row *r
 {
 	out[0] = '\0';
 	char place[PLACE_MAX];
-	if (r->file)
+	if (r->parameter)
+		snprintf(out, size, " at %s", parameter_text(place, sizeof(place), r->parameter));
+	else if (r->file)
 		snprintf(out, size, " at %s",
 			 place_text(place, sizeof(place), r->file, r->line, files));
 	return out;

@@ -8,8 +8,8 @@
 #include "base/arena.h"
 #include "base/json.h"
 #include "base/map.h"
+#include "perf/calls/call_tree.h"
 #include "perf/events/print_event.h"
-#include "perf/calls/awaited.h"
 #include "perf/report/aggregate.h"
 #include "perf/report/blocks.h"
 #include "perf/report/devices.h"
@@ -28,6 +28,9 @@ const struct aggregate_row **report_sorted(const struct aggregate *a,
 void report_print_summary(FILE *f, const struct aggregate *a, const struct report_opts *opts,
 			  const struct file_names *files);
 void report_print_sampled(FILE *f, const struct aggregate *a, const struct report_opts *opts);
+
+/* A number of calls, or of a step where it is that of so many (0: it is not). Returns out. */
+const char *report_count_text(char *out, size_t size, uint64_t n, uint64_t steps);
 
 /* The columns of the table. */
 
@@ -243,28 +246,13 @@ const struct aggregate_thread *aggregate_thread_known(const struct aggregate *a,
  */
 int aggregate_grow(void *array, uint32_t *size, size_t element);
 
-/* The key of an event's row; for aggregate.c alone. */
-
-enum { AGGREGATE_KEY_MAX = 11 << 10, AGGREGATE_KEY_STRING_MAX = 1200 };
-
-struct aggregate_key {
-	struct aggregate_row row; /* keys only; strings are the event's or in the buffers below */
-	char shape[EVENT_TENSORS_MAX], dtype[EVENT_TENSORS_MAX], device[EVENT_TENSORS_MAX];
-	char bytes[AGGREGATE_KEY_MAX]; /* equal for equal keys */
-};
-
-/* Fill *k with the keys of the event, of a worker or not, that `keys` (AGGREGATE_*) selects; valid
- * as long as the event and *k are. launch: see aggregate_row_of. Returns the number of bytes in
- * k->bytes. */
-uint32_t aggregate_key(struct aggregate_key *k, unsigned keys, const struct op_event *ev,
-		       bool worker, unsigned launch);
-
 /* Kernels by name, device and stream; for kernels*.c alone. */
 
 /* An op and line that launch what a row has. */
 struct kernel_source {
 	const char *op;
 	const char *file, *function; /* NULL: unknown */
+	const char *parameter;	     /* as in struct aggregate_row */
 	int32_t line;
 	uint8_t phase;	/* enum op_phase */
 	uint8_t launch; /* enum activity_launch: not LAUNCH_IN_OP where no op is known */

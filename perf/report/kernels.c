@@ -77,11 +77,15 @@ static struct kernel_row *row_of_kernel(struct kernels *k, const struct activity
 static int add_source(struct kernels *k, uint32_t row, const struct activity *a, uint64_t ns)
 {
 	const struct py_frame *where = py_stack_where(a->of.where_stack);
+	const char *parameter = py_stack_parameter(a->of.where_stack);
 	const char *op = a->of.op ? a->of.op->name : report_launch_text(a->launch);
 	char key[KEY_MAX];
 	bool is_new, failed = false;
 	int len = snprintf(key, sizeof(key), "%u %d %d %s %s", row, a->of.phase,
-			   where ? where->line : 0, op, where && where->file ? where->file : "");
+			   where ? where->line : 0, op,
+			   where && where->file ? where->file
+			   : parameter		? parameter
+						: "");
 	size_t used = len < 0 ? 0 : (size_t)len < sizeof(key) ? (size_t)len : sizeof(key) - 1;
 	int64_t id = intern(&k->source_ids, key, (uint32_t)used, &is_new);
 	if (id < 0 ||
@@ -93,6 +97,7 @@ static int add_source(struct kernels *k, uint32_t row, const struct activity *a,
 		    .op = copy_text(k, op, &failed),
 		    .file = copy_text(k, where ? where->file : NULL, &failed),
 		    .function = copy_text(k, where ? where->function : NULL, &failed),
+		    .parameter = copy_text(k, parameter, &failed),
 		    .line = where ? where->line : 0,
 		    .phase = a->of.phase,
 		    .launch = (uint8_t)a->launch};

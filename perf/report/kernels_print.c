@@ -59,23 +59,14 @@ static const char *per_step(char *out, size_t size, const struct report_opts *op
 	return text_ns(out, size, opts->per_step ? ns / opts->per_step : ns);
 }
 
-static void add_calls(struct table *t, const struct kernel_row *r, const struct report_opts *opts)
-{
-	char text[40];
-	uint64_t steps = opts->per_step ? opts->per_step : 1;
-	if (r->calls % steps)
-		snprintf(text, sizeof(text), "%.2f", (double)r->calls / (double)steps);
-	else
-		text_count(text, sizeof(text), r->calls / steps);
-	table_cell(t, text);
-}
-
 static void add_source(struct table *t, const struct kernel_source *s,
 		       const struct file_names *files)
 {
 	static const char *const phases[PHASES] = {"", "backward ", "recomputed ", "compiling "};
 	char text[512], line[256] = "";
-	if (s->file)
+	if (s->parameter)
+		parameter_text(line, sizeof(line), s->parameter);
+	else if (s->file)
 		place_text(line, sizeof(line), s->file, s->line, files);
 	snprintf(text, sizeof(text), "%s%s%s%s", phases[s->phase], report_op_name(s->op),
 		 *line ? " " : "", line);
@@ -105,7 +96,7 @@ static void add_row(struct table *t, const struct kernels *k, const struct kerne
 	snprintf(text, sizeof(text), "%.1f%%", part);
 	table_cell_styled(t, text, part >= 10 ? TABLE_HOT : part >= 3 ? TABLE_WARM : TABLE_PLAIN);
 	table_cell(t, per_step(text, sizeof(text), opts, r->total_ns));
-	add_calls(t, r, opts);
+	table_cell(t, report_count_text(text, sizeof(text), r->calls, opts->per_step));
 	table_cell(t, text_ns(text, sizeof(text), kernel_mean(r)));
 	table_cell(t, text_ns(text, sizeof(text), r->max_ns));
 	if (k->keys & (KERNELS_DEVICE | KERNELS_STREAM))
@@ -202,7 +193,7 @@ struct kernel_field {
 	char digits[32];
 };
 
-enum { KERNEL_FIELDS = 18 };
+enum { KERNEL_FIELDS = 19 };
 
 struct kernel_fields {
 	struct kernel_field list[KERNEL_FIELDS];
@@ -251,6 +242,7 @@ static void fields_of(struct kernel_fields *to, const struct kernels *k, const s
 	word(to, "file", s->file);
 	number(to, "line", s->file, (uint64_t)s->line);
 	word(to, "function", s->function);
+	word(to, "parameter", s->parameter);
 	number(to, "op_ns", true, s->ns);
 }
 

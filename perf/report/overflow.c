@@ -78,9 +78,9 @@ static struct overflow_row *row_of_overflow(struct overflow *o, const struct op_
 	char where[WHERE_TEXT_MAX], key[KEY_MAX];
 	bool is_new;
 	const struct py_frame *frame = py_stack_where(ev->where_stack);
-	where_text(where, sizeof(where), frame, ev->op->name, ev->phase, NULL);
+	event_where_text(where, sizeof(where), ev);
 	int len = snprintf(key, sizeof(key), "%d %" PRId32 " %s %s", ev->phase,
-			   frame ? frame->line : -1, ev->op->name, frame ? frame->file : "");
+			   frame ? frame->line : -1, ev->op->name, frame ? frame->file : where);
 	len = len < KEY_MAX ? len : KEY_MAX - 1;
 	int64_t id = intern(&o->ids, key, (uint32_t)len, &is_new);
 	if (id < 0 || (is_new && new_row(o, ev->op->name, where, ev->id)))

@@ -130,7 +130,8 @@ static int compare_int(int64_t a, int64_t b)
 static int compare_line(const struct aggregate_row *x, const struct aggregate_row *y)
 {
 	int c = compare_text(x->file, y->file);
-	return c ? c : compare_int(x->line, y->line);
+	c = c ? c : compare_int(x->line, y->line);
+	return c ? c : compare_text(x->parameter, y->parameter);
 }
 
 static int compare_key(const struct aggregate_row *x, const struct aggregate_row *y,

@@ -284,6 +284,10 @@ const char *report_slowdown_text(char *out, size_t size, const struct trace_stat
 const char *report_op_name(const char *op);
 const char *report_op_text(const char *op, int width);
 
+/* The row's line (where_text), or its parameter (parameter_text). Returns out. */
+const char *report_where_text(char *out, size_t size, const struct aggregate_row *r,
+			      const struct file_names *files);
+
 /* The name of the row's thread, "" when unknown. */
 const char *report_thread_name(const struct report_opts *opts, const struct aggregate_row *r);
 

@@ -59,9 +59,8 @@ static const char *ratio_cell(char *out, size_t size, const struct column_row *w
 	return out;
 }
 
-static const char *count_text(char *out, size_t size, const struct column_row *w, uint64_t n)
+const char *report_count_text(char *out, size_t size, uint64_t n, uint64_t steps)
 {
-	uint64_t steps = w->opts->per_step;
 	if (!steps || n % steps == 0)
 		return text_count(out, size, n / (steps ? steps : 1));
 	snprintf(out, size, "%.2f", (double)n / (double)steps);
@@ -70,12 +69,13 @@ static const char *count_text(char *out, size_t size, const struct column_row *w
 
 static const char *calls_cell(char *out, size_t size, const struct column_row *w)
 {
-	return count_text(out, size, w, w->r->calls);
+	return report_count_text(out, size, w->r->calls, w->opts->per_step);
 }
 
 static const char *activities_cell(char *out, size_t size, const struct column_row *w)
 {
-	return w->r->activities ? count_text(out, size, w, w->r->activities) : "-";
+	return w->r->activities ? report_count_text(out, size, w->r->activities, w->opts->per_step)
+				: "-";
 }
 
 static const char *bytes_text(char *out, size_t size, const struct column_row *w, uint64_t bytes)
@@ -96,7 +96,9 @@ static const char *freed_cell(char *out, size_t size, const struct column_row *w
 
 static const char *allocs_cell(char *out, size_t size, const struct column_row *w)
 {
-	return w->memory->allocs ? count_text(out, size, w, w->memory->allocs) : "-";
+	return w->memory->allocs
+		   ? report_count_text(out, size, w->memory->allocs, w->opts->per_step)
+		   : "-";
 }
 
 /* At one moment, not of a step. */
@@ -288,8 +290,8 @@ static const char *op_cell(char *out, size_t size, const struct column_row *w)
 
 static const char *file_cell(char *out, size_t size, const struct column_row *w)
 {
-	(void)out;
-	(void)size;
+	if (w->r->parameter)
+		return parameter_text(out, size, w->r->parameter);
 	return w->r->file ? w->r->file : or_launch(w->r, "(no Python frame)");
 }
 
@@ -297,6 +299,8 @@ static const char *function_cell(char *out, size_t size, const struct column_row
 {
 	(void)out;
 	(void)size;
+	if (w->r->parameter)
+		return where_unknown("AccumulateGrad", PHASE_BACKWARD);
 	return w->r->function ? w->r->function : or_launch(w->r, "(no Python frame)");
 }
 
@@ -314,14 +318,22 @@ static const char *object_cell(char *out, size_t size, const struct column_row *
 	return or_dash(w->r->object ? text_base_name(w->r->object) : NULL);
 }
 
+const char *report_where_text(char *out, size_t size, const struct aggregate_row *r,
+			      const struct file_names *files)
+{
+	const struct py_frame frame = {
+	    .file = r->file, .function = r->function, .text = r->text, .line = r->line};
+	return r->parameter
+		   ? parameter_text(out, size, r->parameter)
+		   : where_text(out, size, r->file ? &frame : NULL, r->op, r->phase, files);
+}
+
 static const char *where_cell(char *out, size_t size, const struct column_row *w)
 {
 	const struct aggregate_row *r = w->r;
-	const struct py_frame frame = {
-	    .file = r->file, .function = r->function, .text = r->text, .line = r->line};
 	if (report_launch_text(r->launch))
 		return r->op ? "-" : report_launch_text(r->launch);
-	return where_text(out, size, r->file ? &frame : NULL, r->op, r->phase, w->files);
+	return report_where_text(out, size, r, w->files);
 }
 
 static const char *rank_cell(char *out, size_t size, const struct column_row *w)

@@ -51,6 +51,7 @@ static const struct field fields[] = {
     {"line", AGGREGATE_LINE, LINE, 0},
     {"function", AGGREGATE_LINE | AGGREGATE_FUNCTION, AT(WORD, function)},
     {"text", AGGREGATE_LINE, AT(WORD, text)},
+    {"parameter", AGGREGATE_LINE, AT(WORD, parameter)},
     {"rank", AGGREGATE_RANK, RANK, 0},
     {"pid", AGGREGATE_THREAD, PID, 0},
     {"tid", AGGREGATE_THREAD, TID, 0},

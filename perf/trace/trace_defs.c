@@ -45,6 +45,12 @@ static const char *string_at(const struct trace_defs *d, struct in *in)
 	return in->bad ? "" : d->strings[id];
 }
 
+static const char *string_or_none(const struct trace_defs *d, struct in *in)
+{
+	uint32_t n = in->p < in->end ? in_below(in, (uint64_t)d->nstrings + 1) : 0;
+	return in->bad || !n ? NULL : d->strings[n - 1];
+}
+
 static int decode_string(struct trace_defs *d, struct in *in)
 {
 	char *s = defs_str(d, in);
@@ -137,8 +143,7 @@ static int decode_frame(struct trace_defs *d, struct in *in)
 	f->id = id_of(d, d->nframes);
 	f->file = string_at(d, in);
 	f->function = string_at(d, in);
-	uint32_t text = in_below(in, (uint64_t)d->nstrings + 1);
-	f->text = text ? d->strings[text - 1] : NULL;
+	f->text = string_or_none(d, in);
 	f->line = in_s32(in);
 	f->column = in_s32(in);
 	f->end_column = in_s32(in);
@@ -156,6 +161,18 @@ static int decode_text(struct trace_defs *d, struct in *in)
 		return -EBADMSG;
 	d->frames[frame]->text = text;
 	return 0;
+}
+
+/* Of files written before stacks had parameters; see STACK in trace_format.h. */
+static void take_parameter_frame(struct py_stack *s)
+{
+	static const char prefix[] = "gradient accumulation of ";
+	const struct py_frame *f = s->depth == 1 ? s->frames[0] : NULL;
+	if (!f || f->line || strcmp(f->function, "(gradient accumulation)") != 0 ||
+	    strncmp(f->file, prefix, sizeof(prefix) - 1) != 0)
+		return;
+	s->parameter = f->file + sizeof(prefix) - 1;
+	s->depth = 0;
 }
 
 static int decode_stack(struct trace_defs *d, struct in *in)
@@ -176,10 +193,11 @@ static int decode_stack(struct trace_defs *d, struct in *in)
 			return -EBADMSG;
 		s->frames[i] = d->frames[frame];
 	}
-	uint32_t module = in->p < in->end ? in_below(in, (uint64_t)d->nstrings + 1) : 0;
-	if (in->bad)
+	s->module = string_or_none(d, in);
+	s->parameter = string_or_none(d, in);
+	if (in->bad || (s->parameter && depth))
 		return -EBADMSG;
-	s->module = module ? d->strings[module - 1] : NULL;
+	take_parameter_frame(s);
 	d->stacks[d->nstacks++] = s;
 	return 0;
 }

@@ -32,8 +32,11 @@
  *     FRAME   u file, u function, u text + 1 (strings; 0: none), s line, s column, s end column,
  *             s end line, b is_torch
  *     TEXT    u frame, u text (string): the text of a frame defined without one
- *     STACK   u depth, b truncated, depth times u frame, innermost first, u module + 1 (string; 0,
- *             or missing: none)
+ *     STACK   u depth, b truncated, depth times u frame, innermost first, u module + 1,
+ *             u parameter + 1 (strings; 0, or missing: none). A stack with a parameter has no
+ *             frames; a reader that does not know parameters shows none. Files written before
+ *             there was the field have one FRAME instead: function "(gradient accumulation)",
+ *             line 0, file "gradient accumulation of " and the parameter.
  *     THREAD  u number, s pid, s tid, str name. Repeating a number changes the name.
  *     TARGET  s pid, s start (CLOCK_MONOTONIC ns), str comm, argv, torch version,
  *             Python version, engine, torch directory

@@ -41,6 +41,16 @@ static int put_string_id(struct trace_ids *t, struct out *o, const char *s)
 	return 0;
 }
 
+/* The string's number + 1; 0 without a string. */
+static int put_string_or_none(struct trace_ids *t, struct out *o, const char *s)
+{
+	int64_t id = s ? trace_ids_string(t, s) : -1;
+	if (s && id < 0)
+		return (int)id;
+	out_u(o, (uint64_t)(id + 1));
+	return 0;
+}
+
 static int put_op_args(struct trace_ids *t, struct out *o, const struct op_arg *args, uint16_t n)
 {
 	for (uint16_t i = 0; i < n; i++) {
@@ -104,10 +114,10 @@ static int64_t frame_id(struct trace_ids *t, const struct py_frame *f)
 	int r = put_string_id(t, &o, f->file);
 	if (!r)
 		r = put_string_id(t, &o, f->function);
-	int64_t text = f->text ? trace_ids_string(t, f->text) : -1;
-	if (r || (f->text && text < 0))
-		return r ? r : text;
-	out_u(&o, (uint64_t)(text + 1));
+	if (!r)
+		r = put_string_or_none(t, &o, f->text);
+	if (r)
+		return r;
 	out_s(&o, f->line);
 	out_s(&o, f->column);
 	out_s(&o, f->end_column);
@@ -132,22 +142,23 @@ int64_t trace_ids_stack(struct trace_ids *t, const struct py_stack *s)
 	struct out o = {.p = t->scratch, .end = t->scratch + t->scratch_size};
 	out_u(&o, s->depth);
 	out_b(&o, s->truncated);
+	int r = 0;
 	for (uint16_t i = 0; i < s->depth; i++) {
 		int64_t f = frame_id(t, s->frames[i]);
 		if (f < 0)
 			return f;
 		out_u(&o, (uint64_t)f);
 	}
-	if (s->module) {
-		int64_t module = trace_ids_string(t, s->module);
-		if (module < 0)
-			return module;
-		out_u(&o, (uint64_t)module + 1);
-	}
+	if (s->module || s->parameter)
+		r = put_string_or_none(t, &o, s->module);
+	if (!r && s->parameter)
+		r = put_string_or_none(t, &o, s->parameter);
+	if (r)
+		return r;
 	id = define(t, &t->stacks, TRACE_STACK, &o, t->scratch);
 	if (id < 0)
 		return id;
-	int r = map_put(&t->stack_ids, (uintptr_t)s, (uint32_t)id);
+	r = map_put(&t->stack_ids, (uintptr_t)s, (uint32_t)id);
 	return r ? r : id;
 }
 

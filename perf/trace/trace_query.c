@@ -310,9 +310,10 @@ static bool is_hidden_mark(const struct trace_query *q, const struct op_desc *op
 /* Whether it is a mark, which is left out. */
 static bool hide_marks(const struct trace_query *q, struct trace_item *item)
 {
-	if (item->type == TRACE_EVENT || item->type == TRACE_SUM)
-		return is_hidden_mark(q,
-				      item->type == TRACE_SUM ? item->sum.of.op : item->event.op);
+	if (item->type == TRACE_EVENT)
+		return !q->opts.mark_events && is_hidden_mark(q, item->event.op);
+	if (item->type == TRACE_SUM)
+		return is_hidden_mark(q, item->sum.of.op);
 	if (item->type == TRACE_ACTIVITY && is_hidden_mark(q, item->activity.of.op)) {
 		item->activity.of.op = NULL;
 		item->activity.launch = LAUNCH_IN_NO_OP;

@@ -260,6 +260,7 @@ struct trace_query_opts {
 	/* Leave out marks (op_mark) unless --ops asks for them; what was done in them was done in
 	 * no op. */
 	bool no_marks;
+	bool mark_events;      /* with no_marks: return them all the same, to be made blocks of */
 	bool mark_ends;	       /* return the marks that end blocks wherever they are in the trace */
 	bool samples_too;      /* with TRACE_OPS_OR_SAMPLES: of a file with ops also its samples */
 	trace_first_fn *first; /* NULL: the caller needs no first pass */

@@ -61,18 +61,11 @@ bool event_mark_block(const struct op_event *ev, char out[MARK_BLOCK_MAX])
 	return true;
 }
 
-const char accumulation_function[] = "(gradient accumulation)";
-
 bool op_accumulates(const char *name)
 {
 	static const char accumulates[] = "AccumulateGrad";
 	size_t n = strlen(name), len = sizeof(accumulates) - 1;
 	return n >= len && !strcmp(name + n - len, accumulates);
-}
-
-bool line_is_of_parameter(const char *function, int32_t line)
-{
-	return !line && function && !strcmp(function, accumulation_function);
 }
 
 bool event_is_compilation(const struct op_event *ev)

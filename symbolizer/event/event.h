@@ -159,8 +159,21 @@ struct py_stack {
 	 * "blocks.0.attn"; or its class, "(GPT)", when no module around it contains it. NULL: none,
 	 * or ambiguous. */
 	const char *module;
+	/* Of what locates a gradient accumulation: the parameter's path from the outermost module,
+	 * "blocks.0.attn.weight"; such a stack has no frames. Else NULL. */
+	const char *parameter;
 	const struct py_frame *frames[];
 };
+
+static inline const char *py_stack_module(const struct py_stack *s)
+{
+	return s ? s->module : NULL;
+}
+
+static inline const char *py_stack_parameter(const struct py_stack *s)
+{
+	return s ? s->parameter : NULL;
+}
 
 /* The backward is what autograd's engine runs, and what a node runs that Python calls.
  * PHASE_RECOMPUTE is the forward of a checkpoint, run again: an op (not a node) in the backward,
@@ -302,16 +315,9 @@ bool event_mark_block(const struct op_event *ev, char out[MARK_BLOCK_MAX]);
 extern const char mark_block_text[31];
 
 /* Whether an op of this name is autograd's node AccumulateGrad, which adds to the gradient of a
- * leaf. */
+ * leaf. Such a node has no line; where it is known of which parameter of a module it is, its
+ * where_stack has that (struct py_stack). */
 bool op_accumulates(const char *name);
-
-/* Such a node has no line. Where it is known of which parameter of a module it is, its where_stack
- * has one frame, of this function, line 0, with what to show as the file: "gradient accumulation of
- * layers.0.attn.q.weight". */
-extern const char accumulation_function[];
-
-/* Whether a frame, or a row by line, is of such a node. */
-bool line_is_of_parameter(const char *function, int32_t line);
 
 /* Whether the frame is of torch/utils/checkpoint.py. */
 bool py_frame_is_checkpoint(const struct py_frame *f);

@@ -329,9 +329,8 @@ enum py_call {
 };
 enum py_call py_code_call(const struct py_codes *c, uint64_t code);
 
-/* The frame that has the name of a parameter (line_is_of_parameter), and the stack of nothing else,
- * in the module whose parameter it is, NULL: the outermost. NULL when there is no room for it. */
-const struct py_frame *py_frame_of_parameter(struct py_codes *c, const char *name);
+/* The stack that has the name of a parameter, and no frames, in the module whose parameter it is,
+ * NULL: the outermost. NULL when there is no room for it. */
 const struct py_stack *py_stack_of_parameter(struct py_runtime *rt, const char *module,
 					     const char *name);
 

@@ -81,16 +81,6 @@ static struct py_frame *intern_frame(struct py_codes *c, const struct py_frame *
 	return f;
 }
 
-const struct py_frame *py_frame_of_parameter(struct py_codes *c, const char *name)
-{
-	struct py_frame want = {.function = accumulation_function, .column = -1, .end_column = -1};
-	char text[sizeof("gradient accumulation of ") + PY_PATH_MAX];
-
-	snprintf(text, sizeof(text), "gradient accumulation of %s", name);
-	want.file = py_intern_string(c, text);
-	return want.file ? intern_frame(c, &want) : NULL;
-}
-
 static struct py_frame *make_frame(struct py_runtime *rt, const struct py_code_object *code,
 				   uint64_t instr)
 {

@@ -84,14 +84,14 @@ static void forget_raws(struct py_stacks *s)
 struct stack {
 	uint16_t depth;
 	bool truncated;
-	const char *module;
+	const char *module, *parameter;
 };
 
 static bool same_stack(const struct py_stack *s, const struct stack *like,
 		       const struct py_frame *const *frames)
 {
 	return s->depth == like->depth && s->truncated == like->truncated &&
-	       s->module == like->module &&
+	       s->module == like->module && s->parameter == like->parameter &&
 	       (s->depth == 0 || memcmp(s->frames, frames, s->depth * sizeof(*frames)) == 0);
 }
 
@@ -107,7 +107,8 @@ static const struct py_stack *intern_frames(struct py_stacks *st, struct stack l
 		like.truncated = true;
 	}
 	hash = map_hash(frames, like.depth * sizeof(*frames),
-			(uint64_t)like.truncated ^ (uintptr_t)like.module);
+			(uint64_t)like.truncated ^ (uintptr_t)like.module ^
+			    (uintptr_t)like.parameter << 1);
 	while ((i = map_next(&st->stack_index, hash, &pos)) != MAP_NONE)
 		if (same_stack(st->stacks[i], &like, frames))
 			return st->stacks[i];
@@ -119,7 +120,8 @@ static const struct py_stack *intern_frames(struct py_stacks *st, struct stack l
 	*s = (struct py_stack){.id = st->nstacks,
 			       .depth = like.depth,
 			       .truncated = like.truncated,
-			       .module = like.module};
+			       .module = like.module,
+			       .parameter = like.parameter};
 	if (s->depth)
 		memcpy(s->frames, frames, s->depth * sizeof(*frames));
 	st->nodes[st->nstacks] = PY_NO_MODULE;
@@ -187,7 +189,7 @@ static const struct py_stack *again(struct py_runtime *rt, struct raw_stack *r, 
 {
 	const struct py_stack *s = r->stack;
 	const char *module = py_module_path(rt, r->node, ns);
-	struct stack like = {s->depth, s->truncated, module};
+	struct stack like = {.depth = s->depth, .truncated = s->truncated, .module = module};
 
 	if (module != s->module) {
 		s = intern_frames(rt->stacks, like, s->frames);
@@ -287,12 +289,10 @@ static const struct py_stack *intern_raw(struct py_runtime *rt, const uint64_t f
 const struct py_stack *py_stack_of_parameter(struct py_runtime *rt, const char *module,
 					     const char *name)
 {
-	const struct py_frame *frame = py_frame_of_parameter(rt->codes, name);
-	const char *path = module ? py_intern_string(rt->codes, module) : NULL;
+	struct stack like = {.module = module ? py_intern_string(rt->codes, module) : NULL,
+			     .parameter = py_intern_string(rt->codes, name)};
 
-	if (!frame)
-		return NULL;
-	return intern_frames(rt->stacks, (struct stack){.depth = 1, .module = path}, &frame);
+	return like.parameter ? intern_frames(rt->stacks, like, NULL) : NULL;
 }
 
 static size_t begin(struct py_runtime *rt, size_t n, bool truncated)

@@ -203,9 +203,9 @@ const struct py_stack *py_stack_intern_backward(struct py_runtime *rt, const uin
 void py_want_parameters(struct py_runtime *rt);
 
 /* What locates the gradient accumulation, at `ns`, of the parameter whose TensorImpl is at `impl`:
- * a stack with its module and, as the only frame, its name (line_is_of_parameter). NULL unless it
- * is certain that a module of the program had it by that name at `ns`: the dict of the module's
- * parameters was the same before and afterwards. */
+ * a stack with its module and its name, and no frames. NULL unless it is certain that a module of
+ * the program had it by that name at `ns`: the dict of the module's parameters was the same before
+ * and afterwards. */
 const struct py_stack *py_parameter_stack(struct py_runtime *rt, uint64_t impl, uint64_t ns);
 
 /* The code object at `code` is being freed in the target, and its address may be reused. Must be

@@ -33,6 +33,7 @@ static const struct when_word_def words[] = {
     {"file", WHEN_FILE, false, STRING},
     {"line", WHEN_LINE, false, NUMBER},
     {"function", WHEN_FUNCTION, false, STRING},
+    {"parameter", WHEN_PARAMETER, false, STRING},
     {"thrown", WHEN_THROWN, true, NUMBER},
     {"elapsed", WHEN_ELAPSED, true, NUMBER},
     {"args", WHEN_ARGS, false, LIST(WHEN_T_ANY)},

@@ -175,10 +175,10 @@ def check_sqlite():
             "SELECT id, args, results, (SELECT count(*) FROM stacks s WHERE s.stack = e.stack) FROM events e"):
         assert json.loads(args) == events[id]["args"] and json.loads(results) == events[id]["results"], id
         assert events[id]["phase"] == "backward" or frames == len(events[id]["stack"]), id
-    rows = {(r["op"], r["phase"], r["file"], r["line"]): (r["calls"], r["self_ns"])
+    rows = {(r["op"], r["phase"], r["file"], r["line"], r["parameter"]): (r["calls"], r["self_ns"])
             for r in report["rows"] if r["calls"]}
-    sums = {r[:4]: r[4:] for r in db.execute(
-        "SELECT op, phase, file, line, count(*), sum(self_ns) FROM calls WHERE ns NOT NULL GROUP BY 1, 2, 3, 4")}
+    sums = {r[:5]: r[5:] for r in db.execute(
+        "SELECT op, phase, file, line, parameter, count(*), sum(self_ns) FROM calls WHERE ns NOT NULL GROUP BY 1, 2, 3, 4, 5")}
     assert rows == sums
 
 

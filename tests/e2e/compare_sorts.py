@@ -41,7 +41,7 @@ def value(row, key):
 
 def identity(row, key):
     """What identifies a row."""
-    words = {"line": ("file", "line"), "function": ("file", "function"), "thread": ("pid", "tid"), "symbol": ("symbol", "object")}
+    words = {"line": ("file", "line", "parameter"), "function": ("file", "function"), "thread": ("pid", "tid"), "symbol": ("symbol", "object")}
     return tuple(row[k] for k in words.get(key, (key,)))
 
 

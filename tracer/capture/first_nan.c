@@ -106,8 +106,7 @@ static const char *describe(const struct op_event *ev, char *out, size_t size)
 	char where[WHERE_TEXT_MAX];
 	snprintf(out, size, "%s, %s %" PRIu64 ", at %s", ev->op->name,
 		 ev->op->kind == OP_BACKWARD ? "backward id" : "id", ev->id,
-		 where_text(where, sizeof(where), py_stack_where(ev->where_stack), ev->op->name,
-			    ev->phase, NULL));
+		 event_where_text(where, sizeof(where), ev));
 	return out;
 }
 

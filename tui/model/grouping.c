@@ -111,16 +111,18 @@ static void key_shapes(struct key *k, const struct value *v, uint32_t n)
 	}
 }
 
-static void key_where(struct key *k, const struct py_frame *where)
+static void key_where(struct key *k, const struct py_stack *stack)
 {
+	const struct py_frame *where = py_stack_where(stack);
+	const char *parameter = py_stack_parameter(stack);
 	int32_t line = where ? where->line : -1;
 	key_bytes(k, &line, sizeof(line));
-	key_text(k, where ? where->file : "");
+	key_text(k, where ? where->file : parameter ? parameter : "");
 }
 
 static const char *module_of(const struct op_event *ev)
 {
-	const char *module = ev->where_stack ? ev->where_stack->module : NULL;
+	const char *module = py_stack_module(ev->where_stack);
 	return module ? module : grouping_no_module;
 }
 
@@ -129,7 +131,6 @@ static void make_key(struct key *k, enum grouping_by group, const struct op_even
 		     enum activity_launch launch)
 {
 	const uint8_t in_no_op = (uint8_t)launch;
-	const struct py_frame *where = py_stack_where(ev->where_stack);
 	k->len = 0;
 	if (group == GROUPING_THREAD) {
 		key_bytes(k, &ev->pid, sizeof(ev->pid));
@@ -143,7 +144,7 @@ static void make_key(struct key *k, enum grouping_by group, const struct op_even
 	if (group == GROUPING_MODULE)
 		key_text(k, module_of(ev));
 	if (group == GROUPING_LINE || group == GROUPING_OP_LINE)
-		key_where(k, where);
+		key_where(k, ev->where_stack);
 	if (group == GROUPING_SHAPE)
 		key_shapes(k, ev->args, ev->nargs);
 }

@@ -169,7 +169,7 @@ static bool passes(const struct view *v, const struct aggregate_row *r)
 {
 	const char *f = v->filter;
 	return !f[0] || contains(r->op, f) || contains(r->file, f) || contains(r->function, f) ||
-	       contains(r->text, f);
+	       contains(r->parameter, f) || contains(r->text, f);
 }
 
 static int by_number(double a, double b)
@@ -187,6 +187,7 @@ static int by_text(const char *a, const char *b)
 static int by_where(const struct aggregate_row *a, const struct aggregate_row *b)
 {
 	int c = by_text(a->file, b->file);
+	c = c ? c : by_text(a->parameter, b->parameter);
 	return c ? c : (a->line > b->line) - (a->line < b->line);
 }
 

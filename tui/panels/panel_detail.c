@@ -21,24 +21,18 @@ static void title(struct lines *l, const char *text)
 	lines_add(l, STYLE_BOLD, "%s", text);
 }
 
-static const char *place_of(const struct aggregate_row *s, char *out, size_t size)
-{
-	const struct py_frame frame = {
-	    .file = s->file, .function = s->function, .text = s->text, .line = s->line};
-	return where_text(out, size, s->file ? &frame : NULL, s->op, s->phase, NULL);
-}
-
 static void add_row(struct lines *l, const struct aggregate_row *s, bool with_op, bool with_where)
 {
 	char calls[32], mean[32], p99[32], total[32], where[WHERE_TEXT_MAX];
-	lines_add(
-	    l, STYLE_PLAIN, "  %12s calls %9s mean %9s p99 %9s in all  %s%s%s",
-	    text_count(calls, sizeof(calls), s->calls),
-	    text_ns(mean, sizeof(mean), s->calls ? s->sum_ns / s->calls : 0),
-	    aggregate_has_quantiles(s) ? text_ns(p99, sizeof(p99), aggregate_quantile(s, 0.99))
-				       : "-",
-	    text_ns(total, sizeof(total), s->total_ns), with_op ? s->op : "",
-	    with_op && with_where ? "  " : "", with_where ? place_of(s, where, sizeof(where)) : "");
+	lines_add(l, STYLE_PLAIN, "  %12s calls %9s mean %9s p99 %9s in all  %s%s%s",
+		  text_count(calls, sizeof(calls), s->calls),
+		  text_ns(mean, sizeof(mean), s->calls ? s->sum_ns / s->calls : 0),
+		  aggregate_has_quantiles(s)
+		      ? text_ns(p99, sizeof(p99), aggregate_quantile(s, 0.99))
+		      : "-",
+		  text_ns(total, sizeof(total), s->total_ns), with_op ? s->op : "",
+		  with_op && with_where ? "  " : "",
+		  with_where ? report_where_text(where, sizeof(where), s, NULL) : "");
 }
 
 static int by_self(const void *a, const void *b)
@@ -96,6 +90,8 @@ static bool has_op_and_shapes(const struct aggregate_row *r, const void *arg)
 static bool on_line(const struct aggregate_row *r, const void *arg)
 {
 	const struct aggregate_row *s = arg;
+	if (s->parameter)
+		return r->parameter && !strcmp(r->parameter, s->parameter);
 	return r->phase == s->phase && r->file && s->file && r->line == s->line &&
 	       !strcmp(r->file, s->file);
 }
@@ -162,16 +158,16 @@ static void add_stack(struct lines *l, const struct op_event *ev)
 {
 	const struct py_stack *s = ev->where_stack ? ev->where_stack : ev->stack;
 	const struct py_frame *where = py_stack_where(s);
+	char text[WHERE_TEXT_MAX];
 	title(l, ev->phase != PHASE_FORWARD && ev->where_stack && ev->where_stack != ev->stack
 		     ? "Python stack of the forward op, innermost first"
 		     : "Python stack, innermost first");
 	for (uint16_t i = 0; s && i < s->depth; i++)
-		if (line_is_of_parameter(s->frames[i]->function, s->frames[i]->line))
-			lines_add(l, STYLE_PLAIN, "  %s", s->frames[i]->file);
-		else
-			lines_add(l, s->frames[i]->is_torch ? STYLE_DIM : STYLE_PLAIN,
-				  "  %s:%" PRId32 " %s", s->frames[i]->file, s->frames[i]->line,
-				  s->frames[i]->function);
+		lines_add(l, s->frames[i]->is_torch ? STYLE_DIM : STYLE_PLAIN,
+			  "  %s:%" PRId32 " %s", s->frames[i]->file, s->frames[i]->line,
+			  s->frames[i]->function);
+	if (py_stack_parameter(s))
+		lines_add(l, STYLE_PLAIN, "  %s", parameter_text(text, sizeof(text), s->parameter));
 	if (!s)
 		lines_add(l, STYLE_DIM, "  (no Python frame)");
 	else if (s->truncated)
@@ -207,8 +203,8 @@ static void add_head(struct lines *l, const struct aggregate_row *s)
 		  s->phase == PHASE_BACKWARD	? "   in the backward"
 		  : s->phase == PHASE_RECOMPUTE ? "   recomputed in the backward"
 						: "");
-	if (s->file)
-		lines_add(l, STYLE_PLAIN, "  %s", place_of(s, where, sizeof(where)));
+	if (s->file || s->parameter)
+		lines_add(l, STYLE_PLAIN, "  %s", report_where_text(where, sizeof(where), s, NULL));
 	lines_add(l, STYLE_PLAIN, "  %s, %s left by an exception, self %s, total %s",
 		  text_counted(calls, sizeof(calls), s->calls, "call"),
 		  text_count(thrown, sizeof(thrown), s->thrown),

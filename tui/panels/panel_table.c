@@ -167,14 +167,10 @@ static void draw_where(const struct top *t, const struct layout *l, int y,
 		       const struct aggregate_row *s)
 {
 	char where[WHERE_TEXT_MAX];
-	const struct py_frame frame = {
-	    .file = s->file, .function = s->function, .text = s->text, .line = s->line};
-	if (!s->calls && !s->file)
+	if (!s->calls && !s->file && !s->parameter)
 		return;
-	screen_text(
-	    y, l->of[VIEW_WHERE].x, l->of[VIEW_WHERE].width,
-	    where_text(where, sizeof(where), s->file ? &frame : NULL, s->op, s->phase, &t->files),
-	    STYLE_PLAIN);
+	screen_text(y, l->of[VIEW_WHERE].x, l->of[VIEW_WHERE].width,
+		    report_where_text(where, sizeof(where), s, &t->files), STYLE_PLAIN);
 }
 
 static void draw_row(const struct top *t, const struct layout *l, int y, const struct view_row *r)

@@ -53,6 +53,8 @@ static int no_memory(const struct export_in *in, struct err *e)
 
 static int add_event(struct page *p, const struct op_event *ev)
 {
+	if (export_is_mark(p->in, ev))
+		return page_timeline_add_mark(p->timeline, ev);
 	p->has_ops = true;
 	int r = call_tree_add(p->beside, ev, CALL_BESIDE);
 	r = r ? r : call_tree_add(p->ran, ev, CALL_MIXED);

@@ -8,8 +8,10 @@
 
 #include "base/json.h"
 #include "base/map.h"
-#include "perf/export/export.h"
 #include "perf/calls/call_tree.h"
+#include "perf/export/export.h"
+#include "perf/export/internal.h"
+#include "perf/report/blocks.h"
 #include "perf/report/report.h"
 
 /* How much a page has: halved until it is small enough. */
@@ -72,7 +74,8 @@ struct page_sums *page_sums_read(struct export_in *in, struct page_steps *steps,
 int page_sums_json(struct page_sums *s, struct json_out *j, const struct page_limits *limits);
 void page_sums_free(struct page_sums *s); /* NULL allowed */
 
-/* Timelines of whole steps: Python frames and ops by thread, and what devices did by stream. */
+/* Timelines of whole steps: blocks of record_function, Python frames and ops by thread, and what
+ * devices did by stream. */
 struct page_timeline;
 
 /* Without whole steps: of the first ops. NULL if out of memory. */
@@ -81,11 +84,56 @@ struct page_timeline *page_timeline_new(const struct page_steps *steps);
 /* In the order of starts. 0 or -ENOMEM. */
 int page_timeline_add(struct page_timeline *t, const struct op_event *ev);
 int page_timeline_add_activity(struct page_timeline *t, const struct activity *a); /* in any */
+int page_timeline_add_mark(struct page_timeline *t, const struct op_event *ev);	   /* see op_mark */
 int page_timeline_thread(struct page_timeline *t, int32_t pid, int32_t tid, const char *name);
 int page_timeline_finish(struct page_timeline *t);
 int page_timeline_json(const struct page_timeline *t, struct json_out *j, struct page_names *names,
 		       size_t most);
 void page_timeline_free(struct page_timeline *t);
+
+/* A timeline; for timeline*.c alone. */
+
+struct timeline_slice {
+	uint64_t start_ns, end_ns;
+	const struct op_desc *op;     /* NULL: a Python frame, or of a device */
+	const char *ran;	      /* what a device did; else NULL */
+	const char *block;	      /* the name of a block; else NULL */
+	const struct py_frame *frame; /* itself, or the one that locates the op; may be NULL */
+	const char *parameter;	      /* in its place; else NULL */
+	const char *shapes;	      /* of a device: what launched it */
+	uint32_t thread, depth;
+	uint8_t phase;
+};
+
+/* What is in one step. */
+struct timeline_span {
+	struct page_timeline *all;
+	const struct breakdown_step *step; /* NULL: no step */
+	struct slices *slices;
+	struct timeline_slice *list;
+	size_t n, room, ops;
+	struct export_activities activities; /* of its time */
+	struct code_block *blocks;	     /* of its time */
+	size_t nblocks, blocks_room;
+};
+
+struct timeline_thread {
+	int32_t pid, tid;
+	const char *name;
+	bool is_blocks; /* of the thread */
+};
+
+struct page_timeline {
+	const struct page_steps *steps;
+	struct timeline_span *spans; /* of whole steps, in order; or one */
+	size_t n;
+	struct intern shape_ids, thread_ids;
+	const char **shapes;
+	struct timeline_thread *threads;
+	size_t shapes_room, threads_room;
+	struct arena arena;
+	struct block_pairs blocks;
+};
 
 /* A call tree in which small nodes are folded into their callers. */
 int page_tree_json(struct call_tree *tree, const char *key, struct json_out *j,

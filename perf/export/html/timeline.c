@@ -1,3 +1,4 @@
+/* Timelines of steps: what is drawn, by thread and stream. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -8,45 +9,10 @@
 #include "perf/events/print_event.h"
 #include "perf/export/html/internal.h"
 #include "perf/export/internal.h"
+#include "perf/report/blocks.h"
 
 /* Of a trace without steps. */
 enum { FIRST_OPS = 20000 };
-
-struct timeline_slice {
-	uint64_t start_ns, end_ns;
-	const struct op_desc *op;     /* NULL: a Python frame, or of a device */
-	const char *ran;	      /* what a device did; else NULL */
-	const struct py_frame *frame; /* itself, or the one that locates the op; may be NULL */
-	const char *shapes;	      /* of a device: what launched it */
-	uint32_t thread, depth;
-	uint8_t phase;
-};
-
-/* What is in one step. */
-struct timeline_span {
-	struct page_timeline *all;
-	const struct breakdown_step *step; /* NULL: no step */
-	struct slices *slices;
-	struct timeline_slice *list;
-	size_t n, room, ops;
-	struct export_activities activities; /* of its time */
-};
-
-struct timeline_thread {
-	int32_t pid, tid;
-	const char *name;
-};
-
-struct page_timeline {
-	const struct page_steps *steps;
-	struct timeline_span *spans; /* of whole steps, in order; or one */
-	size_t n;
-	struct intern shape_ids, thread_ids;
-	const char **shapes;
-	struct timeline_thread *threads;
-	size_t shapes_room, threads_room;
-	struct arena arena;
-};
 
 /* Our own copy of the text; NULL if out of memory. */
 static const char *kept_text(struct page_timeline *t, const char *text)
@@ -88,6 +54,14 @@ static int64_t thread_of(struct page_timeline *t, int32_t pid, int32_t tid)
 			&(struct timeline_thread){.pid = pid, .tid = tid, .name = ""});
 }
 
+static int64_t thread_of_block(struct page_timeline *t, const struct code_block *b)
+{
+	const int32_t key[3] = {b->pid, b->tid, 1};
+	return track_of(
+	    t, key, sizeof(key),
+	    &(struct timeline_thread){.pid = b->pid, .tid = b->tid, .name = "", .is_blocks = true});
+}
+
 /* A stream has no thread id. */
 static int64_t thread_of_stream(struct page_timeline *t, const struct export_stream *s)
 {
@@ -113,6 +87,7 @@ static int64_t open_slice(void *arg, const struct slice *slice)
 	    .start_ns = slice->start_ns,
 	    .op = slice->frame ? NULL : ev->op,
 	    .frame = slice->frame ? slice->frame : py_stack_where(ev->where_stack),
+	    .parameter = slice->frame ? NULL : py_stack_parameter(ev->where_stack),
 	    .shapes = shapes,
 	    .thread = (uint32_t)thread,
 	    .depth = slice->depth,
@@ -135,6 +110,24 @@ static int open_span(struct page_timeline *t, const struct breakdown_step *step)
 	return s->slices ? 0 : -ENOMEM;
 }
 
+/* In each span that it lies in. */
+static int keep_block(void *arg, const struct code_block *b)
+{
+	struct page_timeline *t = arg;
+	for (size_t i = 0; i < t->n; i++) {
+		struct timeline_span *s = &t->spans[i];
+		bool is_in = s->step ? b->start_ns < s->step->end_ns &&
+					   (!b->end_ns || b->end_ns > s->step->start_ns)
+				     : s->nblocks < FIRST_OPS;
+		if (!is_in)
+			continue;
+		if (array_grow(&s->blocks, &s->blocks_room, s->nblocks + 1, sizeof(*s->blocks)))
+			return -ENOMEM;
+		s->blocks[s->nblocks++] = *b;
+	}
+	return 0;
+}
+
 struct page_timeline *page_timeline_new(const struct page_steps *steps)
 {
 	struct page_timeline *t = calloc(1, sizeof(*t));
@@ -148,6 +141,7 @@ struct page_timeline *page_timeline_new(const struct page_steps *steps)
 		r = open_span(t, NULL);
 	if (!r) {
 		t->steps = steps;
+		t->blocks = (struct block_pairs){.end = keep_block, .arg = t};
 		return t;
 	}
 	page_timeline_free(t);
@@ -162,7 +156,9 @@ void page_timeline_free(struct page_timeline *t)
 		slices_free(t->spans[i].slices);
 		free(t->spans[i].list);
 		export_activities_free(&t->spans[i].activities);
+		free(t->spans[i].blocks);
 	}
+	block_pairs_free(&t->blocks);
 	intern_free(&t->shape_ids);
 	intern_free(&t->thread_ids);
 	arena_free(&t->arena);
@@ -190,6 +186,11 @@ int page_timeline_add(struct page_timeline *t, const struct op_event *ev)
 		return 0;
 	s->ops++;
 	return slices_add(s->slices, ev);
+}
+
+int page_timeline_add_mark(struct page_timeline *t, const struct op_event *ev)
+{
+	return block_pairs_add(&t->blocks, ev);
 }
 
 int page_timeline_add_activity(struct page_timeline *t, const struct activity *a)
@@ -235,6 +236,7 @@ static int add_device_slice(void *arg, const struct export_activity *a,
 						  .end_ns = a->end_ns,
 						  .ran = a->name,
 						  .frame = a->where,
+						  .parameter = a->parameter,
 						  .shapes = launch,
 						  .thread = (uint32_t)thread,
 						  .depth = lane};
@@ -253,6 +255,39 @@ static int add_devices(struct timeline_span *s)
 	return export_activities_each(&s->activities, add_device_slice, s);
 }
 
+static int by_start(const void *a, const void *b)
+{
+	const struct code_block *x = a, *y = b;
+	if (x->start_ns != y->start_ns)
+		return x->start_ns < y->start_ns ? -1 : 1;
+	return (x->slot > y->slot) - (x->slot < y->slot);
+}
+
+/* Those of the time that is drawn; of one whose end is not known, up to the end of that. */
+static int add_blocks(struct timeline_span *s)
+{
+	const uint64_t end = span_end(s);
+	if (s->nblocks)
+		qsort(s->blocks, s->nblocks, sizeof(*s->blocks), by_start);
+	for (size_t i = 0; i < s->nblocks; i++) {
+		const struct code_block *b = &s->blocks[i];
+		int64_t thread = thread_of_block(s->all, b);
+		if (b->start_ns >= end)
+			break;
+		if (thread < 0 || array_grow(&s->list, &s->room, s->n + 1, sizeof(*s->list)))
+			return -ENOMEM;
+		s->list[s->n++] =
+		    (struct timeline_slice){.start_ns = b->start_ns,
+					    .end_ns = b->end_ns ? b->end_ns : end,
+					    .block = b->name,
+					    .frame = py_stack_where(b->stack),
+					    .shapes = b->end_ns ? "" : "(end not known)",
+					    .thread = (uint32_t)thread,
+					    .depth = b->slot};
+	}
+	return 0;
+}
+
 int page_timeline_thread(struct page_timeline *t, int32_t pid, int32_t tid, const char *name)
 {
 	int64_t id = thread_of(t, pid, tid);
@@ -264,161 +299,12 @@ int page_timeline_thread(struct page_timeline *t, int32_t pid, int32_t tid, cons
 
 int page_timeline_finish(struct page_timeline *t)
 {
-	int r = 0;
+	int r = block_pairs_finish(&t->blocks);
 	for (size_t i = 0; i < t->n && !r; i++)
 		r = slices_finish(t->spans[i].slices);
-	for (size_t i = 0; i < t->n && !r; i++)
-		r = add_devices(&t->spans[i]);
-	return r;
-}
-
-static uint64_t duration(const struct timeline_slice *s)
-{
-	return s->end_ns - s->start_ns;
-}
-
-static int descending(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-	return (x < y) - (x > y);
-}
-
-/* What a slice must be longer than, so that at most `most` are left. */
-static int shortest(const struct timeline_span *s, size_t most, uint64_t *floor)
-{
-	*floor = 0;
-	if (s->n <= most)
-		return 0;
-	uint64_t *times = malloc(s->n * sizeof(*times));
-	if (!times)
-		return -ENOMEM;
-	for (size_t i = 0; i < s->n; i++)
-		times[i] = duration(&s->list[i]);
-	qsort(times, s->n, sizeof(*times), descending);
-	*floor = times[most];
-	free(times);
-	return 0;
-}
-
-enum column { THREAD, START, DURATION, DEPTH, KIND, NAME, SHAPES, PLACE, COLUMNS };
-
-static int64_t text_of(struct page_names *names, const struct py_frame *f)
-{
-	char text[CALL_FRAME_TEXT_MAX + 256];
-	size_t len = f ? call_frame_text(text, f) : 0;
-	text[len] = '\0';
-	if (f && f->text)
-		snprintf(text + len, sizeof(text) - len, ": %.200s", f->text);
-	return page_name(names, text);
-}
-
-/* A start is the time since the slice before. */
-static int64_t cell(enum column c, const struct timeline_slice *s, uint64_t before,
-		    struct page_names *names)
-{
-	char text[CALL_FRAME_TEXT_MAX];
-	switch (c) {
-	case THREAD:
-		return s->thread;
-	case START:
-		return (int64_t)(s->start_ns - before);
-	case DURATION:
-		return (int64_t)duration(s);
-	case DEPTH:
-		return s->depth;
-	case KIND:
-		return s->ran ? 1 + PHASES : s->op ? 1 + s->phase : 0;
-	case NAME:
-		if (s->ran)
-			return page_name(names, s->ran);
-		if (!s->op)
-			call_frame_text(text, s->frame);
-		return page_name(names, s->op ? s->op->name : text);
-	case SHAPES:
-		return page_name(names, s->shapes);
-	default:
-		return text_of(names, s->frame);
-	}
-}
-
-static int put_columns(const struct timeline_span *s, uint64_t start, uint64_t floor,
-		       struct json_out *j, struct page_names *names)
-{
-	static const char *const keys[COLUMNS] = {"thread", "start", "ns",     "depth",
-						  "kind",   "name",  "shapes", "place"};
-	for (enum column c = 0; c < COLUMNS; c++) {
-		uint64_t before = start;
-		json_line(j);
-		json_open(j, keys[c], '[');
-		for (size_t i = 0; i < s->n; i++) {
-			if (floor && duration(&s->list[i]) <= floor)
-				continue;
-			int64_t v = cell(c, &s->list[i], before, names);
-			if (c >= NAME && v < 0)
-				return -ENOMEM;
-			json_i64(j, NULL, v);
-			before = s->list[i].start_ns;
-		}
-		json_close(j, ']');
-	}
-	return 0;
-}
-
-static int put_span(const struct timeline_span *s, struct json_out *j, struct page_names *names,
-		    size_t most)
-{
-	uint64_t floor = 0, start = s->step ? s->step->start_ns : 0,
-		 end = s->step ? s->step->end_ns : 0;
-	size_t shown = 0;
-	if (shortest(s, most, &floor))
-		return -ENOMEM;
-	for (size_t i = 0; i < s->n; i++) {
-		shown += !floor || duration(&s->list[i]) > floor;
-		if (!s->step && (!start || s->list[i].start_ns < start))
-			start = s->list[i].start_ns;
-		if (!s->step && s->list[i].end_ns > end)
-			end = s->list[i].end_ns;
-	}
-	json_line(j);
-	json_open(j, NULL, '{');
-	json_u64(j, "step", s->step ? s->step->number : 0);
-	json_u64(j, "length_ns", end - start);
-	json_u64(j, "ops", s->ops);
-	json_u64(j, "left_out", s->n - shown);
-	json_u64(j, "floor_ns", floor);
-	int r = put_columns(s, start, floor, j, names);
-	json_close(j, '}');
-	return r;
-}
-
-static void put_threads(const struct page_timeline *t, struct json_out *j)
-{
-	json_line(j);
-	json_open(j, "threads", '[');
-	for (uint32_t i = 0; i < t->thread_ids.used; i++) {
-		json_open(j, NULL, '[');
-		json_i64(j, NULL, t->threads[i].pid);
-		json_i64(j, NULL, t->threads[i].tid); /* 0: a stream of a device */
-		json_text(j, NULL, t->threads[i].name);
-		json_close(j, ']');
-	}
-	json_close(j, ']');
-}
-
-int page_timeline_json(const struct page_timeline *t, struct json_out *j, struct page_names *names,
-		       size_t most)
-{
-	size_t all = 0;
-	int r = 0;
-	for (size_t i = 0; i < t->n; i++)
-		all += t->spans[i].n;
-	put_threads(t, j);
-	json_line(j);
-	json_open(j, "whole", '[');
 	for (size_t i = 0; i < t->n && !r; i++) {
-		const struct timeline_span *s = &t->spans[i];
-		r = put_span(s, j, names, all <= most ? s->n : most * s->n / all);
+		r = add_devices(&t->spans[i]);
+		r = r ? r : add_blocks(&t->spans[i]);
 	}
-	json_close(j, ']');
 	return r;
 }

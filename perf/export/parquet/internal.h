@@ -70,7 +70,7 @@ int parquet_out_end(struct parquet_out *o, int r, struct err *e);
 
 /* The files of a data set: a folder for each table, host and rank (parquet_files.c). */
 
-enum parquet_of { EVENTS, STACKS, OPS, COLLECTIVES, STEPS, MEMORY, TABLES };
+enum parquet_of { EVENTS, STACKS, OPS, COLLECTIVES, STEPS, MEMORY, BLOCKS, TABLES };
 
 struct parquet_part_name {
 	uint32_t rank1; /* 0: none */

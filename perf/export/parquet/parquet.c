@@ -11,6 +11,7 @@
 #include "perf/events/print_event.h"
 #include "perf/export/export.h"
 #include "perf/export/parquet/internal.h"
+#include "perf/report/blocks.h"
 #include "perf/report/report.h"
 #include "symbolizer/event/names.h"
 
@@ -32,7 +33,9 @@ struct parquet_notes {
 
 struct parquet_export {
 	struct parquet_set set;
+	const struct export_in *in;
 	struct parquet_notes *notes;
+	struct block_pairs blocks;
 	uint64_t origin_ns;
 	struct op_total *totals;
 	size_t ntotals, totals_room;
@@ -85,10 +88,15 @@ int export_parquet_note(void *arg, const struct trace_item *item, struct err *e)
 	return r ? err_set(e, r, "no memory for the steps and collectives") : 0;
 }
 
+static int64_t process_by_pid(struct parquet_export *x, int32_t pid, uint32_t rank1)
+{
+	int64_t known = parquet_process_find(&x->set, pid, rank1);
+	return known >= 0 ? known : parquet_process_new(&x->set, pid, rank1, "");
+}
+
 static int64_t process_of(struct parquet_export *x, const struct op_event *ev)
 {
-	int64_t known = parquet_process_find(&x->set, ev->pid, ev->rank1);
-	return known >= 0 ? known : parquet_process_new(&x->set, ev->pid, ev->rank1, "");
+	return process_by_pid(x, ev->pid, ev->rank1);
 }
 
 static void put_time(struct parquet_export *x, struct parquet_file *f, uint64_t ns)
@@ -165,7 +173,8 @@ static void put_event(struct parquet_export *x, size_t process, const struct op_
 	parquet_known(f, ev->stack ? (uint64_t)ev->stack->id + 1 : 0);
 	put_where(f, where);
 	parquet_text(f, where ? where->function : NULL);
-	parquet_text(f, ev->where_stack ? ev->where_stack->module : NULL);
+	parquet_text(f, py_stack_module(ev->where_stack));
+	parquet_text(f, py_stack_parameter(ev->where_stack));
 	parquet_text(f, event_shapes(text, sizeof(text), ev));
 	parquet_text(f, event_dtypes(text, sizeof(text), ev));
 	parquet_text(f, event_devices(text, sizeof(text), ev));
@@ -236,8 +245,30 @@ static void put_memory(struct parquet_export *x, const struct memory_event *m)
 	parquet_known(f, of->stack ? (uint64_t)of->stack->id + 1 : 0);
 	put_where(f, where);
 	parquet_text(f, where ? where->function : NULL);
-	parquet_text(f, of->where_stack ? of->where_stack->module : NULL);
+	parquet_text(f, py_stack_module(of->where_stack));
+	parquet_text(f, py_stack_parameter(of->where_stack));
 	parquet_row_end(f);
+}
+
+static int put_block(void *arg, const struct code_block *b)
+{
+	struct parquet_export *x = arg;
+	const struct py_frame *where = py_stack_where(b->stack);
+	int64_t process = process_by_pid(x, b->pid, b->rank1);
+	if (process < 0)
+		return -ENOMEM;
+	put_stack(x, (size_t)process, b->stack);
+	struct parquet_file *f = parquet_row(&x->set, BLOCKS, (size_t)process);
+	if (!f)
+		return 0;
+	parquet_int(f, b->tid);
+	parquet_text(f, b->name);
+	put_span(x, f, b->start_ns, b->end_ns);
+	parquet_known(f, b->stack ? (uint64_t)b->stack->id + 1 : 0);
+	put_where(f, where);
+	parquet_text(f, where ? where->function : NULL);
+	parquet_row_end(f);
+	return 0;
 }
 
 static struct op_total *total_of(struct parquet_export *x, size_t process,
@@ -314,6 +345,8 @@ static int take_item(void *arg, const struct trace_item *item)
 					       (uint32_t)(rank->rank + 1), rank->host) < 0
 			       ? -ENOMEM
 			       : x->error;
+	else if (item->type == TRACE_EVENT && export_is_mark(x->in, &item->event))
+		x->error = block_pairs_add(&x->blocks, &item->event) ? -ENOMEM : x->error;
 	else if (item->type == TRACE_EVENT)
 		take_event(x, &item->event);
 	else if (item->type == TRACE_SUM)
@@ -371,6 +404,7 @@ static int write_rows(struct parquet_export *x, struct export_in *in, struct err
 	if (r)
 		return err_set(e, r, "no memory for the collectives");
 	int end = export_each(in, take_item, x, e);
+	x->error = block_pairs_finish(&x->blocks) ? -ENOMEM : x->error;
 	for (size_t i = 0; i < x->ntotals && !x->set.failed.code; i++)
 		put_total(x, &x->totals[i]);
 	for (size_t i = 0; i < x->notes->nsteps && !x->set.failed.code; i++)
@@ -393,7 +427,9 @@ int export_parquet(struct export_in *in, struct parquet_notes *notes, const char
 	struct parquet_export x = {.set = {.folder = folder,
 					   .was_there = !access(folder, F_OK),
 					   .begun_ns = trace_query_begun(in->query)},
+				   .in = in,
 				   .notes = notes,
+				   .blocks = {.end = put_block, .arg = &x},
 				   .origin_ns = trace_query_origin(in->query)};
 	int r = parquet_out_open(python, &x.set.out, e);
 	if (r)
@@ -403,6 +439,7 @@ int export_parquet(struct export_in *in, struct parquet_notes *notes, const char
 	r = parquet_out_end(x.set.out, could_read(end) || refused ? 0 : end, e);
 	if (r)
 		parquet_remove_folders(&x.set);
+	block_pairs_free(&x.blocks);
 	parquet_set_free(&x.set);
 	free(x.totals);
 	intern_free(&x.total_ids);

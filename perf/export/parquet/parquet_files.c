@@ -41,6 +41,7 @@ static const struct parquet_column event_columns[] = {OF_RUN,
 						      {"line", PARQUET_INT},
 						      {"function", PARQUET_TEXT},
 						      {"module", PARQUET_TEXT},
+						      {"parameter", PARQUET_TEXT},
 						      {"shapes", PARQUET_TEXT},
 						      {"dtypes", PARQUET_TEXT},
 						      {"devices", PARQUET_TEXT},
@@ -112,12 +113,24 @@ static const struct parquet_column memory_columns[] = {OF_RUN,
 						       {"line", PARQUET_INT},
 						       {"function", PARQUET_TEXT},
 						       {"module", PARQUET_TEXT},
+						       {"parameter", PARQUET_TEXT},
 						       {0}};
+
+static const struct parquet_column block_columns[] = {OF_RUN,
+						      {"tid", PARQUET_INT},
+						      {"name", PARQUET_TEXT},
+						      SPAN,
+						      {"stack", PARQUET_INT},
+						      {"file", PARQUET_TEXT},
+						      {"line", PARQUET_INT},
+						      {"function", PARQUET_TEXT},
+						      {0}};
 
 static const struct parquet_table tables[TABLES] = {
     [EVENTS] = {"events", event_columns}, [STACKS] = {"stacks", stack_columns},
     [OPS] = {"ops", op_columns},	  [COLLECTIVES] = {"collectives", collective_columns},
     [STEPS] = {"steps", step_columns},	  [MEMORY] = {"memory", memory_columns},
+    [BLOCKS] = {"blocks", block_columns},
 };
 
 /* As Hive names what is not known: DuckDB and Spark read null. */

@@ -24,6 +24,12 @@ blocks() {
 	"$DITRACE" report --group block --format csv "$T/data" >"$T/blocks.csv"
 	"$DITRACE" export --to chrome -o "$T/chrome.json" "$T/data"
 	ok "torch.profiler has the same blocks" verify engine/compare_blocks "$T/out" "$T/blocks.csv" "$T/chrome.json"
+	"$DITRACE" report --group block --per-step --columns calls,total,p50,block --sort calls "$T/data" >"$T/per_step"
+	like "those of a step, with the columns asked for" "$T/per_step" '^Calls v +Total +P50  Block$'
+	like "of two whole steps of three" "$T/per_step" ' those of a step, of 2 whole steps$'
+	like "each has one" "$T/per_step" '^ +1 .* inner$'
+	"$DITRACE" report --group block --when 'id > 1' "$T/data" 2>"$T/refused"
+	like "no call of an op" "$T/refused" '--group block does not go with --when: a block is no call of an op$'
 	"$DITRACE" report "$T/data" >"$T/report"
 	unlike "a mark is no op" "$T/report" '_record_function'
 	like "there are blocks" "$T/report" '^[0-9]+ blocks of record_function besides, see: ditrace report --group block$'

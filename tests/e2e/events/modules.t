@@ -24,14 +24,23 @@ modules() {
 	like "a tree" <("$DITRACE" report --group module --percent-limit 0 "$T/data") 's  +qkv$'
 }
 
+# parameter_columns: in CSV, JSON and SQLite
+parameter_columns() {
+	for f in json csv; do "$DITRACE" report --group op,line --format $f "$T/data" >"$T/$f" || return; done
+	"$DITRACE" export --to sqlite -o "$T/db" "$T/data" && verify events/parameter_columns "$T/events" "$T/json" "$T/csv" "$T/db"
+}
+
 # bpf with each torch, the other engines with one each
 parameters() {
-	[ "$ENGINE" = bpf ] || [ "$ENGINE" = "${others[0]}" ] || in_long || { skip "with the other PyTorch, or make test-long" 2; return; }
+	[ "$ENGINE" = bpf ] || [ "$ENGINE" = "${others[0]}" ] || in_long || { skip "with the other PyTorch, or make test-long" 4; return; }
 	trace -- "$PY" events/parameters.py 20
 	events
 	ok "a gradient accumulation has the name of its parameter, or none" verify events/parameters "$T/events" "$T/out"
 	like "in the report, too" <("$DITRACE" report --group op,line,module --percent-limit 0 "$T/data") \
 		' blocks\.2\.layers\.c\.1 +torch::autograd::AccumulateGrad +gradient accumulation of blocks\.2\.layers\.c\.1\.bias$'
+	ok "a column of its own" parameter_columns
+	is "calls of it by a condition" "$("$DITRACE" script --format jsonl --when 'parameter == "head.bias"' "$T/data" | wc -l)" \
+		"$(grep -c '"parameter":"head.bias"' "$T/events")"
 }
 
 both() {

@@ -25,12 +25,14 @@ ask() {
 data_set() {
 	trace --engine shim -- "$PY" ranks/launch.py ranks/ddp.py "$T/store"
 	ok "it is written" to_parquet "$T/data"
-	is "a file for each table and rank" "$(cd "$T/set" && echo */host=*/rank=*/*.parquet | wc -w)" 10
+	is "a file for each table and rank" "$(cd "$T/set" && echo */host=*/rank=*/*.parquet | wc -w)" 12
 	is "that others cannot read" "$(find "$T/set" -type f ! -perm 600 -o -type d ! -perm 700)" ""
 	"$DITRACE" export --to sqlite -o "$T/db" "$T/data"
 	local sums="count(*), sum(ns), sum(self_ns), count(shapes)"
 	is "the calls are those of SQLite" "$(sql "SELECT $sums FROM $(of events)")" \
 		"$(python3 -c "import sqlite3; print(*sqlite3.connect('$T/db').execute('SELECT $sums FROM calls').fetchone())")"
+	is "the blocks, too" "$(sql "SELECT count(*), sum(ns), count(DISTINCT name), count(DISTINCT stack) > 0 FROM $(of blocks)")" \
+		"$(python3 -c "import sqlite3; print(*sqlite3.connect('$T/db').execute('SELECT count(*), sum(end_ns - start_ns), count(DISTINCT name) FROM blocks').fetchone())") True"
 	is "they have ranks" "$(sql "SELECT count(*), min(rank), max(rank) FROM $(of events) WHERE op = 'aten::square'")" "10 0 1"
 	is "time is the wall clock's" "$(sql "SELECT max(abs(epoch(time) - $(stat -c %Y "$T/data"))) < 300 FROM $(of events)")" True
 	is "ops have their sums" "$(sql "SELECT (SELECT sum(self_ns) FROM $(of ops)) = (SELECT sum(self_ns) FROM $(of events))")" True

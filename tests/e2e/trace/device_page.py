@@ -14,7 +14,8 @@ for w in data["whole"]:
     for i, delta in enumerate(w["start"]):
         at += delta
         row = names[w["name"][i]], at, w["ns"][i], data["threads"][w["thread"][i]]
-        (ran if w["kind"][i] == ON_DEVICE else ops).append(row)
+        if w["kind"][i] <= ON_DEVICE:
+            (ran if w["kind"][i] == ON_DEVICE else ops).append(row)
     name, start, ns, (_, tid, _) = next(r for r in ops if "::" in r[0])
     origins = {e["start_ns"] - start for e in events if (e["op"], e["tid"], e["end_ns"] - e["start_ns"]) == (name, tid, ns)}
 

@@ -47,7 +47,7 @@ exports() {
 	"$DITRACE" export --to chrome -o "$T/chrome2.gz" "$T/data"
 	ok "and compressed, if the name says so" cmp "$T/chrome" <(zcat "$T/chrome2.gz")
 	ok "html" "$DITRACE" export --to html -o "$T/page.html" "$T/data"
-	ok "has the report's numbers, the folded stacks, and whole steps" verify trace/page "$T"
+	ok "has the report's numbers, the folded stacks, whole steps, and blocks" verify trace/page "$T"
 	! of_first_torch || in_browser
 	ok "perfetto" "$DITRACE" export --to perfetto -o "$T/perfetto" "$T/data"
 	ok "has each event" verify trace/perfetto "$T/perfetto" "$T/events"

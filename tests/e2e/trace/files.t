@@ -3,7 +3,7 @@
 . "$(dirname "$0")/../lib.sh"
 need_tracing
 
-KEYS='["args", "backward_of", "depth", "end_ns", "forward_id", "id", "op", "parent", "phase", "pid", "results", "stack", "start_ns", "thrown", "tid"]'
+KEYS='["args", "backward_of", "depth", "end_ns", "forward_id", "id", "op", "parameter", "parent", "phase", "pid", "results", "stack", "start_ns", "thrown", "tid"]'
 
 # If the writer pauses for a second, ops are printed without waiting for the op around them.
 follow() {

@@ -436,7 +436,7 @@ void lines_forget(void);
 object *modes_settled(object *self, object *unused);
 
 /* statistics(tensor): inf_or_nan, min, max, mean, std, norm, nan, inf, -inf, zeros and hash as
- * texts (perf/events/internal.h), a list; None without memory. Raises what a tensor without
+ * texts (perf/events/print_event.h), a list; None without memory. Raises what a tensor without
  * numbers raises.
  */
 object *modes_measure(object *self, object *tensor);

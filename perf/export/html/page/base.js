@@ -40,8 +40,8 @@ function shortNames(paths) {
 }
 
 const PARTS = [["forward", "forward"], ["backward", "backward"], ["optimizer", "optimizer"], ["data", "data"], ["none", "in no op"]];
-const KINDS = ["frame", "forward", "backward", "recompute", "compile", "device"];
-const KIND_TEXT = ["Python", "forward", "backward", "recomputed", "while torch.compile compiled", "on the device"];
+const KINDS = ["frame", "forward", "backward", "recompute", "compile", "device", "block"];
+const KIND_TEXT = ["Python", "forward", "backward", "recomputed", "while torch.compile compiled", "on the device", "block of record_function"];
 
 const drawers = []; // called when colours or the width have changed
 function redraw() {

@@ -1,7 +1,10 @@
-// The timeline of a step: Python frames and ops, a lane for each thread; then what devices did, by stream.
+// The timeline of a step: blocks of record_function, by thread; Python frames and ops, a lane for each thread; what devices did, by
+// stream.
 
 const ROW = 17, HEAD = 22, TITLE = 20;
 const timeline = {lanes: [], length: 0, height: 0, x: d3.scaleLinear(), zoom: null, transform: d3.zoomIdentity, chosen: null};
+
+const isBlocks = lane => lane.thread.length > 3, order = lane => (isBlocks(lane) ? 0 : lane.thread[1] ? 1 : 2);
 
 // The slices of a step, by thread, each with its row.
 function lanesOf(w, withPython) {
@@ -21,7 +24,7 @@ function lanesOf(w, withPython) {
     (lane.rows[row] = lane.rows[row] || []).push(slice);
     lane.slices.push(slice);
   });
-  const all = [...lanes.values()].filter(l => l.slices.length).sort((a, b) => !a.thread[1] - !b.thread[1] || b.slices.length - a.slices.length);
+  const all = [...lanes.values()].filter(l => l.slices.length).sort((a, b) => order(a) - order(b) || b.slices.length - a.slices.length);
   let y = HEAD;
   for (const lane of all) {
     lane.rows = [...lane.rows].map(r => r || []);
@@ -85,7 +88,7 @@ function drawTimeline() {
     c.fillStyle = color("bg");
     c.fillRect(0, lane.y, width, TITLE - 3);
     c.fillStyle = color("dim");
-    c.fillText(`${tid ? `${name ? name + ", " : ""}thread ${tid}` : name}${pid === data.steps.pid || !data.steps.pid ? "" : " of process " + pid}`, 2, lane.y + 13);
+    c.fillText(`${isBlocks(lane) ? "blocks of " : ""}${tid ? `${name ? name + ", " : ""}thread ${tid}` : name}${pid === data.steps.pid || !data.steps.pid ? "" : " of process " + pid}`, 2, lane.y + 13);
   }
 }
 

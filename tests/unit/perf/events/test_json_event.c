@@ -32,9 +32,10 @@ static json_t *parsed(const struct op_event *ev)
 static void exactly_these_keys(void **state)
 {
 	(void)state;
-	static const char *const keys[] = {
-	    "id",     "parent", "depth",      "pid",  "tid",	 "phase", "op",		"start_ns",
-	    "end_ns", "thrown", "forward_id", "args", "results", "stack", "backward_of"};
+	static const char *const keys[] = {"id",      "parent", "depth",       "pid",
+					   "tid",     "phase",	"op",	       "start_ns",
+					   "end_ns",  "thrown", "forward_id",  "args",
+					   "results", "stack",	"backward_of", "parameter"};
 	struct op_event ev = sample_full_event();
 	json_t *j = parsed(&ev);
 	const char *key;
@@ -121,12 +122,12 @@ static void the_stack_is_the_one_that_locates(void **state)
 	    text, "\"stack\":[{\"file\":\"/lib/torch/nn/linear.py\",\"line\":114,\"function\":"
 		  "\"forward\",\"column\":null,\"end_column\":null},{\"file\":"
 		  "\"/home/me/train.py\",\"line\":13,\"function\":\"forward\",\"column\":4,"
-		  "\"end_column\":19}],\"backward_of\":[]}"));
+		  "\"end_column\":19}],\"backward_of\":[],\"parameter\":null}"));
 	free(text);
 	ev.stack = ev.where_stack = NULL;
 	ev.end_ns = 0;
 	text = json_of(&ev);
-	assert_non_null(strstr(text, "\"stack\":[],\"backward_of\":[]}"));
+	assert_non_null(strstr(text, "\"stack\":[],\"backward_of\":[],\"parameter\":null}"));
 	assert_non_null(strstr(text, "\"end_ns\":null"));
 	free(text);
 }

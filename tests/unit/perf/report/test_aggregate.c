@@ -457,8 +457,8 @@ static void rows_as_csv(void **state)
 	char *text = printed(a, &opts, report_print_csv);
 	assert_non_null(strstr(
 	    text,
-	    "\naten::add.Tensor,forward,/home/me/train.py,13,forward,q = self.qkv(x),2,0,2000,"));
-	assert_non_null(strstr(text, "\n\"evil\\x1b[31m,\"\"op\"\"\",forward,,,,,1,"));
+	    "\naten::add.Tensor,forward,/home/me/train.py,13,forward,q = self.qkv(x),,2,0,2000,"));
+	assert_non_null(strstr(text, "\n\"evil\\x1b[31m,\"\"op\"\"\",forward,,,,,,1,"));
 	free(text);
 	aggregate_free(a);
 }

@@ -335,9 +335,9 @@ static void kernels_for_programs(void **state)
 	char *csv = printed(a, opts, report_print_csv), *json = printed(a, opts, report_print_json);
 	assert_non_null(strstr(csv,
 			       "\",kernel,cuda:0,41,,,3,300,100,100,23.0769,0,aten::add.Tensor,"
-			       "forward,/home/me/train.py,13,forward,200\n"
+			       "forward,/home/me/train.py,13,forward,,200\n"
 			       "Memcpy HtoD (Pageable -> Device),copy,cuda:0,41,,,1,1000,1000,"
-			       "1000,76.9231,2048,(in no op),,,,,1000\n"));
+			       "1000,76.9231,2048,(in no op),,,,,,1000\n"));
 	assert_non_null(strstr(json, "\"kind\":\"copy\",\"device\":\"cuda:0\",\"pid\":41,"
 				     "\"rank\":null,\"stream\":null,\"calls\":1,"));
 	free(csv);

@@ -98,8 +98,8 @@ static void groups(void **state)
 	      "/home/me/train.py,main,1,0,100,100,100,100,100,100,100,6.0606,6.0606\n");
 	check(AGGREGATE_LINE, REPORT_BY_LINE,
 	      "/home/me/train.py,13,forward,q = "
-	      "self.qkv(x),6,0,1350,1350,281,40,100,999,1000,81.8182,81.8182\n"
-	      "/home/me/train.py,40,main,,1,0,100,100,100,100,100,100,100,6.0606,6.0606\n");
+	      "self.qkv(x),,6,0,1350,1350,281,40,100,999,1000,81.8182,81.8182\n"
+	      "/home/me/train.py,40,main,,,1,0,100,100,100,100,100,100,100,6.0606,6.0606\n");
 }
 
 static void all_groups_add_up(void **state)

@@ -130,6 +130,7 @@ static void same_stack(const struct py_stack *a, const struct py_stack *b)
 	assert_int_equal(a->depth, b->depth);
 	assert_int_equal(a->truncated, b->truncated);
 	same_string(a->module, b->module);
+	same_string(a->parameter, b->parameter);
 	for (int i = 0; i < a->depth; i++) {
 		const struct py_frame *x = a->frames[i], *y = b->frames[i];
 		same_string(x->file, y->file);
@@ -384,6 +385,35 @@ static void a_text_may_come_later(void **state)
 	assert_null(next(r, TRACE_EVENT).event.stack->frames[0]->text);
 	assert_string_equal(next(r, TRACE_EVENT).event.stack->frames[0]->text, "x = y + 1");
 	next(r, TRACE_END);
+	trace_reader_close(r);
+}
+
+/* With and without a module. As files had it before stacks had parameters, it reads the same. */
+static void a_parameter_comes_back(void **state)
+{
+	(void)state;
+	static const struct py_frame old_frame = {.file = "gradient accumulation of fc.weight",
+						  .function = "(gradient accumulation)"};
+	_Alignas(struct py_stack) char memory[sizeof(struct py_stack) + sizeof(void *)] = {0};
+	struct py_stack *old = (struct py_stack *)memory;
+	struct py_stack in_module = {.module = "fc", .parameter = "fc.weight"},
+			in_none = {.parameter = "weight"};
+	const struct py_stack *written[] = {&in_module, &in_none, old},
+			      *read[] = {&in_module, &in_none, &in_module};
+	old->depth = 1;
+	old->module = "fc";
+	old->frames[0] = &old_frame;
+	struct trace_writer *w = writer();
+	for (size_t i = 0; i < 3; i++) {
+		struct op_event ev = sample_event(i + 1, 0, 0, 10 * i + 10, 10 * i + 20);
+		ev.stack = NULL;
+		ev.where_stack = written[i];
+		assert_int_equal(trace_write_event(w, &ev), 0);
+	}
+	assert_int_equal(trace_writer_close(w, true), 0);
+	struct trace_reader *r = reader();
+	for (size_t i = 0; i < 3; i++)
+		same_stack(next(r, TRACE_EVENT).event.where_stack, read[i]);
 	trace_reader_close(r);
 }
 
@@ -865,6 +895,7 @@ int main(void)
 	    cmocka_unit_test(activities_come_back),
 	    cmocka_unit_test(owners_come_and_go),
 	    cmocka_unit_test(a_text_may_come_later),
+	    cmocka_unit_test(a_parameter_comes_back),
 	    cmocka_unit_test(any_prefix_gives_its_whole_blocks),
 	    cmocka_unit_test(a_cut_keeps_most),
 	    cmocka_unit_test(no_end_record_is_told),

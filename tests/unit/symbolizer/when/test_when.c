@@ -404,9 +404,19 @@ static void events(void **state)
 	    {"values.dtype == int64", 'T'},
 	    {"indices.numel == results[1].numel == results['indices'].numel == 1200", 'T'},
 	};
+	static const struct example of_parameter[] = {
+	    {"parameter == 'fc.weight'", 'T'},
+	    {"parameter.endswith('bias')", 'F'},
+	    {"file == 'fc.weight'", 'F'},
+	};
+	static const struct example of_none[] = {{"parameter == 'fc.weight'", 'F'}};
+	static const struct py_stack where = {.parameter = "fc.weight"};
 	struct op_event ev = when_event();
 	(void)state;
 	CHECK(examples, &ev);
+	CHECK(of_none, &ev);
+	ev.where_stack = &where;
+	CHECK(of_parameter, &ev);
 }
 
 static void other_events(void **state)
