@@ -313,10 +313,12 @@ static void on_grads(struct decoder *d, struct target *t, struct decoder_thread 
 	}
 }
 
-static void on_slices(struct target *t, struct decoder_thread *th, const struct hit *h,
-		      const struct items *it)
+static void on_slices(struct decoder *d, struct target *t, struct decoder_thread *th,
+		      const struct hit *h, const struct items *it)
 {
-	if (h->kind == HIT_EXIT && th->nopen)
+	if (h->kind == HIT_ENTRY)
+		close_to(d, th, h);
+	else if (th->nopen)
 		open_op_makes_slices(t, th->open[th->nopen - 1], it);
 }
 
@@ -347,7 +349,7 @@ static void on_op(struct decoder *d, struct target *t, const struct hit *h)
 	else if (t->ops->ops[h->op].role == ROLE_WRITTEN)
 		pair_work_written(d, t, h, &it);
 	else if (t->ops->ops[h->op].role == ROLE_SLICES)
-		on_slices(t, th, h, &it);
+		on_slices(d, t, th, h, &it);
 	else if (on_counter(d, t, th, h, &it))
 		return;
 	else if (h->kind == HIT_ENTRY)
