@@ -82,9 +82,7 @@ bool event_is_compilation(const struct op_event *ev)
 	       !strncmp(ev->op->name, prefix, sizeof(prefix) - 1);
 }
 
-/* The function without its class or the function around it, which CPython before 3.11 does not
- * tell.
- */
+/* Whether it is of that function, whatever class or function is around it. */
 static bool frame_is(const struct py_frame *f, const char *file, const char *function)
 {
 	const char *dot = strrchr(f->function, '.');
