@@ -343,9 +343,11 @@ static int check_level(const struct intervene_rules *r, struct err *e)
 		return err_hint(e, "leave out what asks for one: -o, --print, --count");
 	}
 	err_set(e, -EINVAL,
-		"--level aten does not go together with a trace: what it meets is "
-		"dispatched twice, and would be recorded twice");
-	return err_hint(e, "leave --level out, or trace in a run of its own");
+		"--level aten does not go together with a trace: an operator is met within its "
+		"call, which would be recorded twice, and what ditrace computes would be part of "
+		"the times of the calls around it");
+	return err_hint(e, "leave --level out, so that functions are met before they call "
+			   "operators (softmax, not aten::_softmax); or trace in a run of its own");
 }
 
 int intervene_beside_open(struct intervene_opts *change, const struct session_opts *o, pid_t pid,

@@ -106,6 +106,8 @@ static uint64_t without_compilations(struct aggregate *a, struct aggregate_threa
 		t->compiled[ev->depth + 1] = 0;
 		ns -= inside < ns ? inside : ns;
 	}
+	if (a->keys & AGGREGATE_SAMPLES && ev->phase == PHASE_COMPILE)
+		a->totals.compile_ns += ns;
 	if (ev->depth && ev->depth < AGGREGATE_DEPTH)
 		t->compiled[ev->depth] += inside;
 	return ns;

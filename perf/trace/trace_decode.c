@@ -213,7 +213,8 @@ int trace_decode_sample(const struct trace_defs *d, struct in *in, uint64_t last
 	uint32_t op = flags & SAMPLE_HAS_OP ? in_below(in, d->nops) : 0;
 	out->python = flags & SAMPLE_HAS_PYTHON ? stack_at(d, in) : NULL;
 	out->native = flags & SAMPLE_HAS_NATIVE ? stack_at(d, in) : NULL;
-	out->phase = phase_of(flags & SAMPLE_BACKWARD, flags & SAMPLE_RECOMPUTE, false);
+	out->phase =
+	    phase_of(flags & SAMPLE_BACKWARD, flags & SAMPLE_RECOMPUTE, flags & SAMPLE_COMPILE);
 	out->mismatched = flags & SAMPLE_MISMATCHED;
 	out->in_kernel = flags & SAMPLE_IN_KERNEL;
 	if (in->bad || out->weight > INT64_MAX)

@@ -334,6 +334,7 @@ static uint8_t sample_flags(const struct sample *s, const struct sample_refs *r)
 {
 	return (uint8_t)((phase_is_backward(s->phase) ? SAMPLE_BACKWARD : 0) |
 			 (s->phase == PHASE_RECOMPUTE ? SAMPLE_RECOMPUTE : 0) |
+			 (s->phase == PHASE_COMPILE ? SAMPLE_COMPILE : 0) |
 			 (s->in_kernel ? SAMPLE_IN_KERNEL : 0) |
 			 (s->mismatched ? SAMPLE_MISMATCHED : 0) |
 			 (r->op >= 0 ? SAMPLE_HAS_OP : 0) |

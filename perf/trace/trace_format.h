@@ -243,6 +243,7 @@ enum {
 	SAMPLE_HAS_PYTHON = 1 << 4,
 	SAMPLE_HAS_NATIVE = 1 << 5,
 	SAMPLE_RECOMPUTE = 1 << 6, /* beside SAMPLE_BACKWARD */
+	SAMPLE_COMPILE = 1 << 7,
 };
 
 enum {

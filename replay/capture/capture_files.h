@@ -167,10 +167,11 @@ struct pth_content {
 };
 
 /* Set `out`, whose kwargs are empty, to the arguments of the operator call `ev` as Python would
- * pass them to the function of its name. Keyword-only arguments of the schema become keywords. As
- * in a program, keywords and trailing positional arguments that have their default are left out:
- * the dispatcher's operator takes more arguments than the Python function (aten::layer_norm has
- * cudnn_enable), and those then have their default. Without a schema all arguments are positional.
+ * pass them to the function of its name. Keyword-only arguments, of the schema or of that function,
+ * become keywords. As in a program, keywords and trailing positional arguments that have their
+ * default are left out: the dispatcher's operator takes more arguments than the Python function
+ * (aten::layer_norm has cudnn_enable), and those then have their default. Without a schema all
+ * arguments are positional.
  * `out` refers to `ev` and to memory of `a`. Returns 0 or -ENOMEM. */
 int pth_choose_input(const struct op_event *ev, struct arena *a, struct pth_content *out);
 

@@ -106,11 +106,23 @@ static bool is_default(const char *text, const struct value *v)
 	}
 }
 
+static bool is_to(const struct schema *s)
+{
+	return !strcmp(s->ns, "aten") && !strcmp(s->name, "to");
+}
+
+/* Python's Tensor.to takes memory_format by keyword, whatever the schema says
+ * (torch/csrc/autograd/python_variable_methods.cpp). */
+static bool is_keyword(const struct schema *s, const struct schema_arg *arg)
+{
+	return arg->kwarg_only || (is_to(s) && !strcmp(arg->name, "memory_format"));
+}
+
 /* aten::to gets the layout and pinning of self; Python's Tensor.to has no arguments for them. */
 static bool is_implied(const struct schema *s, const struct schema_arg *arg, const struct value *v)
 {
 	enum { STRIDED = 0 };
-	if (strcmp(s->ns, "aten") != 0 || strcmp(s->name, "to") != 0)
+	if (!is_to(s))
 		return false;
 	return (!strcmp(arg->name, "layout") && v->kind == VALUE_LAYOUT && v->i == STRIDED) ||
 	       (!strcmp(arg->name, "pin_memory") && v->kind == VALUE_BOOL && !v->i);
@@ -123,7 +135,7 @@ static int choose_by_schema(const struct op_event *ev, const struct schema *s, s
 	if (!kw)
 		return -ENOMEM;
 	unsigned n = 0;
-	while (n < ev->nargs && !s->args[n].kwarg_only)
+	while (n < ev->nargs && !is_keyword(s, &s->args[n]))
 		n++;
 	for (unsigned i = n; i < ev->nargs; i++)
 		if (!is_default(s->args[i].default_text, &ev->args[i]) &&

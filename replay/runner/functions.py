@@ -42,7 +42,7 @@ CASTS = set("to _to_copy copy_ type type_as float double half bfloat16 cpu cuda 
 BITS = set("nextafter frexp result_type".split())  # what float64 cannot stand in for
 VARIADIC = set("broadcast_tensors cartesian_prod block_diag align_tensors".split())  # of operators that take one list
 # Which results only the operator's own backward reads, so that kernels differ in what they write there, if anything.
-PRIVATE = {"_embedding_bag": {1, 2, 3}, "_embedding_bag_forward_only": {1, 2, 3}, "_ctc_loss": {1}}
+PRIVATE = {"embedding_bag": {1, 2, 3}, "_embedding_bag": {1, 2, 3}, "_embedding_bag_forward_only": {1, 2, 3}, "_ctc_loss": {1}}
 ORDERED = set("sort topk argsort argmax argmin max min kthvalue median mode cummax cummin".split())
 
 

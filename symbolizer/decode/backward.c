@@ -111,7 +111,7 @@ static bool is_after_node(const char *name)
 static bool after_node_locate(const struct after_node *a, struct op_event *op)
 {
 	if (!a->is || a->depth != op->depth || a->stack != op->stack ||
-	    !is_after_node(op->op->name))
+	    !(a->accumulates || is_after_node(op->op->name)))
 		return false;
 	op->where_stack = a->where_stack;
 	op->backward_of = a->backward_of;
@@ -145,9 +145,26 @@ bool open_op_is_of_engine(const struct open_op *o)
 	return s && s->depth && py_frame_runs_backward(s->frames[0]);
 }
 
+/* AccumulateGrad has no next nodes to which the engine could go on: what it runs then are hooks of
+ * the node, as those of DistributedDataParallel. Not in a backward within another one, whose end
+ * may run something, too, within the engine's work on the node around it. */
+static bool has_only_hooks(const struct op_event *node)
+{
+	const struct py_stack *s = node->stack;
+	unsigned engines = 0;
+	if (node->depth || !op_accumulates(node->op->name) || (s && s->truncated))
+		return false;
+	/* One call of the engine may have two such frames, the one next to the other. */
+	for (uint16_t i = 0; s && i < s->depth; i++)
+		engines += py_frame_runs_backward(s->frames[i]) &&
+			   !(i && py_frame_runs_backward(s->frames[i - 1]));
+	return engines <= 1;
+}
+
 void after_node_ended(struct after_node *a, const struct op_event *node)
 {
 	a->is = true;
+	a->accumulates = has_only_hooks(node);
 	a->depth = node->depth;
 	a->stack = node->stack;
 	a->where_stack = node->where_stack;

@@ -117,6 +117,9 @@ bool open_op_tie(struct target *t, struct open_op *o, const struct items *it);
  * which parameter it is. Returns whether it is. */
 bool open_op_accumulates(struct target *t, struct open_op *o, const struct items *it, uint64_t ns);
 
+/* A write into a view, `o`, has made the node CopySlices, which its base has then and no result. */
+void open_op_makes_slices(struct target *t, const struct open_op *o, const struct items *it);
+
 /* Ops that autograd's engine runs with the results of a node, after it and in no other. */
 
 /* The node of a thread that ended last, as long as nothing was entered since but what follows here.
@@ -124,6 +127,7 @@ bool open_op_accumulates(struct target *t, struct open_op *o, const struct items
  * the numbers go on without a gap, the engine is still at work on that node. Zero-initialise. */
 struct after_node {
 	bool is;
+	bool accumulates; /* what comes next can only be a hook of it */
 	uint16_t depth;
 	uint64_t next; /* the number of the next entry */
 	const struct py_stack *stack, *where_stack, *backward_of;

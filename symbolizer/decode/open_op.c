@@ -51,6 +51,21 @@ static void remember_named(struct target *t, const struct open_op *o, const stru
 		node_map_add(&t->nodes, &owner);
 }
 
+void open_op_makes_slices(struct target *t, const struct open_op *o, const struct items *it)
+{
+	uint64_t w[2];
+	if (!items_data(it, SLICES_NODE_READ, w, sizeof(w)))
+		return;
+	struct node_owner owner = {
+	    .addr = w[0],
+	    .seq = w[1],
+	    .event = o->ev.id,
+	    .tid = (uint32_t)o->ev.tid,
+	    .stack = o->ev.where_stack,
+	};
+	node_map_add(&t->nodes, &owner);
+}
+
 static void leave_out(struct value *v, uint16_t n)
 {
 	for (uint16_t i = 0; v && i < n; i++)

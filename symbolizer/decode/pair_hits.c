@@ -266,8 +266,8 @@ static void on_sum(struct decoder *d, struct target *t, const struct hit *h)
 		d->dropped++;
 		return;
 	}
-	if (o.probe->role == ROLE_DONE ||
-	    o.probe->role == ROLE_WRITTEN) /* of which it was the end is not known */
+	if (o.probe->role == ROLE_DONE || o.probe->role == ROLE_WRITTEN ||
+	    o.probe->role == ROLE_SLICES) /* of which it was the end, or a part, is not known */
 		return;
 	if (role_is_counter(o.probe->role)) {
 		forget_compilation(d, h);
@@ -313,6 +313,15 @@ static void on_grads(struct decoder *d, struct target *t, struct decoder_thread 
 	}
 }
 
+static void on_slices(struct decoder *d, struct target *t, struct decoder_thread *th,
+		      const struct hit *h, const struct items *it)
+{
+	if (h->kind == HIT_ENTRY)
+		close_to(d, th, h);
+	else if (th->nopen)
+		open_op_makes_slices(t, th->open[th->nopen - 1], it);
+}
+
 static void on_op(struct decoder *d, struct target *t, const struct hit *h)
 {
 	t->reading = h->generation;
@@ -339,6 +348,8 @@ static void on_op(struct decoder *d, struct target *t, const struct hit *h)
 		pair_work_done(d, t, h, &it);
 	else if (t->ops->ops[h->op].role == ROLE_WRITTEN)
 		pair_work_written(d, t, h, &it);
+	else if (t->ops->ops[h->op].role == ROLE_SLICES)
+		on_slices(d, t, th, h, &it);
 	else if (on_counter(d, t, th, h, &it))
 		return;
 	else if (h->kind == HIT_ENTRY)

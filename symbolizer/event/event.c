@@ -75,6 +75,29 @@ bool event_is_compilation(const struct op_event *ev)
 	       !strncmp(ev->op->name, prefix, sizeof(prefix) - 1);
 }
 
+/* Whether it is of that function, whatever class or function is around it. */
+static bool frame_is(const struct py_frame *f, const char *file, const char *function)
+{
+	const char *dot = strrchr(f->function, '.');
+	return is_of_file(f, file) && !strcmp(dot ? dot + 1 : f->function, function);
+}
+
+bool py_stack_compiles(const struct py_stack *s)
+{
+	for (uint16_t i = 0; s && i < s->depth; i++) {
+		const struct py_frame *f = s->frames[i];
+		if (frame_is(f, "/torch/_dynamo/convert_frame.py", "_compile") ||
+		    frame_is(f, "/torch/_dynamo/backends/common.py", "_wrapped_bw_compiler") ||
+		    (i && frame_is(f, "/torch/_functorch/_aot_autograd/runtime_wrappers.py",
+				   "get_or_compile")))
+			return true;
+		if (s->truncated && is_of_file(f, "/torch/_dynamo/symbolic_convert.py") &&
+		    strcmp(f->function, "<module>") != 0)
+			return true;
+	}
+	return false;
+}
+
 enum op_phase py_stack_backward_phase(const struct py_stack *s)
 {
 	for (uint16_t i = 0; s && i < s->depth; i++) {

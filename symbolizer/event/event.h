@@ -411,7 +411,7 @@ struct sample {
 	/* file: of the code; function: demangled name, or address in the file; line 0. NULL:
 	 * unknown. */
 	const struct py_stack *native;
-	uint8_t phase;	 /* enum op_phase: see py_stack_backward_phase */
+	uint8_t phase;	 /* enum op_phase: see py_stack_backward_phase and py_stack_compiles */
 	bool mismatched; /* the Python stack changed before the frames could be read */
 	bool in_kernel;
 };
@@ -434,6 +434,14 @@ bool sample_is_own(const struct sample *s);
 /* The phase of a sample within a backward node, by its Python stack, which may be NULL: there the
  * frames that call the engine are known by their files, torch/autograd/__init__.py and graph.py. */
 enum op_phase py_stack_backward_phase(const struct py_stack *s);
+
+/* Whether the Python code, which may be NULL, is of a compilation of torch.compile: called by what
+ * PyTorch's counters of compilations are around, _compile of torch/_dynamo/convert_frame.py and
+ * get_or_compile of torch/_functorch/_aot_autograd/runtime_wrappers.py (2.13; _wrapped_bw_compiler
+ * of torch/_dynamo/backends/common.py is called by it, and by what was there before). Where outer
+ * frames are missing, a function of torch/_dynamo/symbolic_convert.py, which follows a program to
+ * compile it, tells as much. */
+bool py_stack_compiles(const struct py_stack *s);
 
 /* Convert the sample to an event of its op (named as above) whose duration is the sample's weight,
  * for code that aggregates events. *out borrows the pointers of *s. */

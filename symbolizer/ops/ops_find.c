@@ -69,6 +69,12 @@ static bool is_node_apply(const char *s)
 	return at && has_suffix(at, "_EE") && !has_prefix(s, "_ZN5torch8autograd6PyNode");
 }
 
+/* CopySlices(const Variable &base, ...), of which the other parameters differ between versions. */
+static bool makes_slices(const char *s)
+{
+	return has_prefix(s, "_ZN5torch8autograd10CopySlicesC1E");
+}
+
 static int add_found(struct build *b, uint8_t role, const struct elf_symbol *s)
 {
 	if (b->nfound == b->room) {
@@ -94,6 +100,8 @@ static int on_symbol(const struct elf_symbol *s, void *arg)
 		b->std_optional |= strstr(s->name, "St8optional") != NULL;
 	} else if (!s->from_symtab && is_node_apply(s->name)) {
 		role = ROLE_NODE;
+	} else if (!s->from_symtab && b->file == OPS_CPU && makes_slices(s->name)) {
+		role = ROLE_SLICES;
 	}
 	for (size_t i = 0; role < 0 && i < sizeof(wanted) / sizeof(wanted[0]); i++)
 		if (wanted[i].file == b->file && !strcmp(s->name, wanted[i].name))

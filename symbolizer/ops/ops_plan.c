@@ -278,6 +278,15 @@ static void plan_counter(struct op_probe *o, struct op_plan *p)
 	add_identity(p, what);
 }
 
+/* The object is the first argument, and a whole one at the exit. */
+static void plan_slices(struct op_probe *o, struct op_plan *p)
+{
+	*p = (struct op_plan){.flags = PLAN_ASIDE};
+	o->desc.kind = OP_FUNCTION;
+	o->desc.name = "torch::autograd::CopySlices::CopySlices";
+	add_read(p, (struct probe_read){.kind = READ_NODE, .a = 0}, true);
+}
+
 /* Of these only the entry is of use. */
 static bool is_of_end(uint8_t role)
 {
@@ -286,10 +295,11 @@ static bool is_of_end(uint8_t role)
 
 static bool may_jump(const struct build *b, const struct found *f)
 {
-	return b->jumps && (role_is_counter(f->role) ||
-			    (f->file == OPS_CPU && (f->role == ROLE_CALL || f->role == ROLE_NODE ||
-						    f->role == ROLE_ENGINE ||
-						    f->role == ROLE_WAIT || is_of_end(f->role))));
+	return b->jumps &&
+	       (role_is_counter(f->role) ||
+		(f->file == OPS_CPU &&
+		 (f->role == ROLE_CALL || f->role == ROLE_NODE || f->role == ROLE_ENGINE ||
+		  f->role == ROLE_SLICES || f->role == ROLE_WAIT || is_of_end(f->role))));
 }
 
 /* Change the facts about a function just analysed to those for jumps. What has no windows has no
@@ -299,7 +309,7 @@ static int use_windows(const struct build *b, const struct found *f, struct retu
 {
 	struct func_windows w = {0};
 	struct windows_ops ops = b->windows[f->file];
-	if (f->role == ROLE_COUNTER)
+	if (f->role == ROLE_COUNTER || f->role == ROLE_SLICES)
 		ops.is_shared = ops_is_not_shared;
 	int r = may_jump(b, f) ? windows_find(x, facts, &ops, &w) : 0;
 	if (r)
@@ -357,6 +367,10 @@ static int plan_op(struct worker *w, size_t i, struct func_facts *facts, struct 
 	}
 	if (role_is_counter(f->role)) {
 		plan_counter(o, p);
+		return 0;
+	}
+	if (f->role == ROLE_SLICES) {
+		plan_slices(o, p);
 		return 0;
 	}
 	if (f->role == ROLE_ENGINE) {

@@ -99,7 +99,7 @@ struct when_value when_word_eval(const struct when_ctx *c, enum when_word word)
 	case WHEN_FUNCTION:
 		return where_value(ev, word);
 	case WHEN_PARAMETER:
-		return text_value(py_stack_parameter(ev->where_stack));
+		return string_value(py_stack_parameter(ev->where_stack));
 	case WHEN_ARGS:
 	case WHEN_RESULTS:
 		return all_values(c, word == WHEN_RESULTS, WHEN_V_VALUES);

@@ -127,6 +127,19 @@ class Checker:
             if where(node["stack"]) != where(made_by["stack"]):
                 self.wrong(node, f"its stack {node['stack'][:1]} is not that of {made_by['op']}")
 
+    def check_slices(self, events):
+        """Of the node of a write into a view, too, and of what it calls."""
+        by_id = {e["id"]: e for e in events}
+        nodes = [e for e in events if e["op"] == "torch::autograd::CopySlices"]
+        made = [by_id.get(e["forward_id"], {"op": "none", "stack": []}) for e in nodes]
+        if [m["op"] for m in made] != ["aten::copy_", "aten::add_.Tensor", "aten::copy_"]:
+            self.bad.append(f"CopySlices were made by {[m['op'] for m in made]}")
+        for node in nodes:
+            inside = [e for e in events if node["id"] in (e["id"], e["parent"])]
+            for e in inside:
+                if where(e["stack"]) != where(by_id.get(node["forward_id"], {"stack": []})["stack"]):
+                    self.wrong(e, f"its stack {e['stack'][:1]} is not that of the write")
+
     def check_reductions(self, events):
         """Behind a node the engine sums and converts what it returned."""
         seen = collections.Counter(e["op"] for e in events if e["phase"] == "backward" and e["forward_id"] for _ in marks(e))
@@ -170,6 +183,7 @@ def main():
             checker.check_phase(event, mark)
     checker.check_phases()
     checker.check_nodes(events)
+    checker.check_slices(events)
     checker.check_reductions(events)
     checker.check_backward([e for e in events if e["id"] < first_of_backward(events)])
     for text in checker.bad[:30]:

@@ -254,7 +254,9 @@ void sampler_process_resolve(struct sampler_process *p, struct taken_sample *t,
 		unwind(p, t, &all->symbols, &u);
 	put_op(p, &u, &all->names, out);
 	put_python(p, t, &u, out);
-	if (out->phase == PHASE_BACKWARD)
+	if (py_stack_compiles(out->python))
+		out->phase = PHASE_COMPILE;
+	else if (out->phase == PHASE_BACKWARD)
 		out->phase = (uint8_t)py_stack_backward_phase(out->python);
 	put_native(p, &u, all, out);
 }

@@ -264,7 +264,7 @@ static __u8 session_flags(const struct session *s, const struct op_probe *p)
 	bool is_named = p->role == ROLE_CALL || p->role == ROLE_NODE;
 	if (p->role == ROLE_WAIT && OBSERVERS_FIRST(s, on_written))
 		return PLAN_STOP;
-	if (p->role == ROLE_WAIT || p->role == ROLE_DONE)
+	if (p->role == ROLE_WAIT || p->role == ROLE_DONE || p->role == ROLE_SLICES)
 		return 0;
 	if (p->role == ROLE_WRITTEN)
 		return PLAN_STOP | PLAN_PICK;

@@ -133,7 +133,7 @@ T=$base
 error "no list" 'the list is empty' "$DITRACE" run --fallback '' true
 error "operators of the dispatcher" 'functions of Python are chosen' "$DITRACE" run --fallback aten::add true
 error "no dtypes" 'is not FROM->TO' "$DITRACE" run --cast 'float16->int9' true
-error "operators are dispatched twice" '--level aten does not go together' "$DITRACE" run --fallback aten::add --level aten --print true
+error "operators are met within their calls" '--level aten does not go together with a trace: .* twice' "$DITRACE" run --fallback aten::add --level aten --print true
 error "no share" 'is not one of a number' "$DITRACE" run --compare all --sample=50 true
 error "no feature" 'unknown feature' "$DITRACE" run --apply torch.add:nothing true
 error "a condition that is none" 'nothing has "dtypo"' "$DITRACE" run --apply 'add:fallback:self.dtypo == 1' true

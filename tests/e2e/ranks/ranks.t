@@ -45,6 +45,8 @@ collectives() {
 	"$DITRACE" report --collectives --no-pager --format csv "$T/data" >"$T/report"
 	like "those of both ranks are one" "$T/report" '^allreduce,SUM,,8,float32,1,2,80,[0-9]+,[0-9]+,40,[0-9]+,1,[0-9]+,gloo,80,[0-9]+,[0-9]+,80,[0-9]+,[0-9]+,.*,late$'
 	like "with DDP's own" "$T/report" '^allreduce,SUM,,144,float32,0,2,10,'
+	"$DITRACE" script "$T/data" >"$T/text"
+	like "at the parameter whose gradient has filled a bucket" "$T/text" '^c10d::allreduce_ +backward .* gradient accumulation of '
 	"$DITRACE" report --skew --no-pager "$T/data" >"$T/skew"
 	like "the late rank is named" "$T/skew" '^rank 1 comes last in [0-9]+ of the [0-9]+ collectives that were waited for \(of 4[0-9]\), by [0-9]+ ms in the median: '
 	like "and where it is meanwhile" "$T/skew" '^meanwhile it is in no op, up to aten::sinh_ ddp.py:[0-9]+ late: x.sinh_\(\), each time for [0-9]+ ms more than rank 0$'

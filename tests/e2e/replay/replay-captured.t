@@ -60,6 +60,13 @@ replays() {
 
 	of_first_torch && choices || skip "what does not depend on PyTorch: make test-long"
 
+	"$DITRACE" run -o "$T/data" --capture="$T/other_arguments" --ops to.dtype,to.dtype_layout,to.device,slice_scatter,view.dtype,embedding_bag.padding_idx -- \
+		"$PY" replay/other_arguments.py >"$T/out" 2>&1
+	"${replay[@]}" "$T/other_arguments" >"$T/text" 2>&1
+	like "what Python passes by keyword, and what it must not leave out" "$T/text" '^9 op calls; 9 tensors right, 3 not judged$'
+	"${replay[@]}" --ops view --dtype float64 "$T/other_arguments" >"$T/text" 2>&1
+	like "a view of bits has none in another dtype" "$T/text" '^1 op calls, 1 not compared .*; 0 tensors right$'
+
 	"${replay[@]}" --of captured --format json --detail "$T/grads" >"$T/grads.json" 2>"$T/err"
 	is "gradients that are not right" $? 1
 	is "are found where the node is known, and not judged where another may be meant" "$(verify replay/grad_verdicts "$T/grads.json")" \

@@ -125,6 +125,16 @@ sys.exit(not all(had.get(f"blocks.{i}.{m}", 0) > 50 for i in (0, 1) for m in ("f
 	fi
 }
 
+compiles() {
+	"$PY" -c 'import sys, torch; sys.exit(not hasattr(torch, "compile"))' || { skip "this PyTorch does not compile" 3; return; }
+	HZ=499 ok "a program that compiles" record -- "$PY" sample/compiles.py
+	"$DITRACE" script --format jsonl "$T/data" >"$T/jsonl"
+	is "what is sampled in a compilation is in that phase" "$(verify sample/phases "$T/jsonl")" \
+		"<module>:forward compiles:compile compiles_backward:compile"
+	"$DITRACE" report --group phase "$T/data" >"$T/text"
+	like "and told apart" "$T/text" "while torch.compile compiled, in percent of that time"
+}
+
 user() {
 	[ "$(id -u)" = 0 ] || { skip "only root can become another user" 2; return; }
 	[ "$(cat /proc/sys/kernel/perf_event_paranoid)" -le 2 ] || { skip "kernel.perf_event_paranoid is above 2" 2; return; }
@@ -257,6 +267,7 @@ all() {
 
 with_torch() {
 	forking all
+	compiles
 	! of_first_torch || user
 	! in_long && [ "$PY" = "$FIRST" ] && skip "children: with the other torch, or make test-long" 3 || children
 }

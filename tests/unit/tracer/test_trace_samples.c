@@ -41,9 +41,9 @@ static struct sample sample(unsigned i)
 			       .op = i & 1 ? &mm : NULL,
 			       .python = i & 2 ? &python : NULL,
 			       .native = i & 4 ? &native : NULL,
-			       .phase = i & 8 ? PHASE_BACKWARD : PHASE_FORWARD,
-			       .mismatched = i & 16,
-			       .in_kernel = i & 32};
+			       .phase = (i >> 3) % PHASES,
+			       .mismatched = i & 32,
+			       .in_kernel = i & 64};
 }
 
 static void write_all(void)

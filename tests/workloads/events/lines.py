@@ -473,9 +473,17 @@ def in_backward():
     reductions()
 
 
+def slices():
+    """The node of a write into a view is that of the tensor which it is a view of."""
+    y = torch.zeros(4)
+    y[:2] = torch.ones(2, requires_grad=True)
+    y[2:] += 1
+    y.sum().backward()
+
+
 SECTIONS = (
     plain, two_on_one_line, several_lines, after_nested, lambdas, comprehensions, generators, classes, decorated,
-    exceptions, control, modules, executed, threads, gap, backward, in_backward,
+    exceptions, control, modules, executed, threads, gap, backward, in_backward, slices,
 )  # fmt: skip
 
 

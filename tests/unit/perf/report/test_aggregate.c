@@ -144,6 +144,28 @@ static void compilations_are_time_of_their_own(void **state)
 	aggregate_free(a);
 }
 
+/* Those of the rest are in percent of the rest. */
+static void samples_of_compilations_are_told_apart(void **state)
+{
+	(void)state;
+	struct aggregate *a = aggregate_new_by(AGGREGATE_DEFAULT | AGGREGATE_SAMPLES);
+	struct aggregate_totals t;
+	size_t n;
+	for (unsigned i = 0; i < 3; i++) {
+		struct op_event ev = sample_event(i, 0, 0, 100 * i, 100 * i + 10);
+		ev.phase = i ? PHASE_COMPILE : PHASE_FORWARD;
+		add(a, ev);
+	}
+	aggregate_totals(a, &t);
+	assert_int_equal(t.observed_ns, 10);
+	assert_int_equal(t.compile_ns, 20);
+	const struct aggregate_row *const *rows = aggregate_rows(a, &n);
+	assert_int_equal(n, 2);
+	for (size_t i = 0; i < n; i++)
+		assert_int_equal(aggregate_base(&t, rows[i]), rows[i]->self_ns);
+	aggregate_free(a);
+}
+
 static const struct py_stack *worker_stack(void)
 {
 	static const struct py_frame frame = {
@@ -661,6 +683,7 @@ int main(void)
 	    cmocka_unit_test(sums_are_added),
 	    cmocka_unit_test(percentages_are_of_the_observed_time),
 	    cmocka_unit_test(compilations_are_time_of_their_own),
+	    cmocka_unit_test(samples_of_compilations_are_told_apart),
 	    cmocka_unit_test(shares_are_of_the_time_of_threads),
 	    cmocka_unit_test(a_row_inside_itself_counts_once),
 	    cmocka_unit_test(many_calls_inside_count_once),

@@ -55,6 +55,15 @@ static void arguments_as_python_passes_them(void **state)
 	assert_string_equal(sorted(add, a, 4), "2 alpha out");
 	a[2] = (struct value){.kind = VALUE_NOT_DECODED, .str = "why"};
 	assert_string_equal(sorted(add, a, 4), "2 alpha out");
+	const char *to =
+	    "aten::to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, "
+	    "bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)";
+	struct value b[] = {number(1),
+			    {.kind = VALUE_DTYPE, .i = 6},
+			    boolean(false),
+			    boolean(false),
+			    {.kind = VALUE_MEMORY_FORMAT, .i = 1}};
+	assert_string_equal(sorted(to, b, 5), "2 memory_format");
 	assert_string_equal(sorted("", a, 4), "4");
 	assert_string_equal(sorted("not a schema", a, 4), "4");
 	assert_string_equal(sorted("aten::f(int a) -> ()", a, 4), "4");

@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "symbolizer/decode/decoder.h"
+#include "symbolizer/decode/internal.h"
 #include "tests/unit/sample_hits.h"
 
 /* Ops of the process, by plan index. */
@@ -12,6 +13,7 @@ enum {
 	OP_NODE,
 	OP_PLAIN,
 	OP_GRADS,
+	OP_SLICES,
 	OP_SUM,
 	OP_COUNTER,
 	OP_START,
@@ -56,6 +58,7 @@ static struct op_probe ops[NOPS] = {
 		  .desc = {.name = "dynamo::compile_forward", .schema = ""}},
     [OP_STOP] = {.role = ROLE_COUNTER_STOP,
 		 .desc = {.name = "dynamo::compile_backward", .schema = ""}},
+    [OP_SLICES] = {.role = ROLE_SLICES, .desc = {.name = "slices", .schema = ""}},
     [OP_GRADS] = OP(ROLE_GRADS, OP_BACKWARD, "validate_outputs", &returned, &flowing),
 };
 
@@ -920,6 +923,68 @@ static void test_after_node(void **state)
 	assert_int_equal(seen[nseen - 1].ev.forward_id, 0);
 }
 
+/* Whether an op behind AccumulateGrad is at its line, with `calls` calls of the engine around it.
+ */
+static bool is_hook(unsigned calls, uint16_t depth, bool truncated)
+{
+	static const struct py_frame user = {.file = "/train.py", .function = "step"},
+				     backward = {.file = "/lib/torch/autograd/__init__.py",
+						 .function = "backward",
+						 .is_torch = true},
+				     run = {.file = "/lib/torch/autograd/graph.py",
+					    .function = "_engine_run_backward",
+					    .is_torch = true};
+	static const struct op_desc accumulates = {.name = "torch::autograd::AccumulateGrad"},
+				    mul = {.name = "aten::mul.out"};
+	static struct py_stack parameter;
+	struct py_stack *stack = malloc(sizeof(*stack) + 6 * sizeof(stack->frames[0]));
+	assert_non_null(stack);
+	*stack = (struct py_stack){.depth = (uint16_t)(3 * calls), .truncated = truncated};
+	for (unsigned i = 0; i < stack->depth; i++)
+		stack->frames[i] = i % 3 == 0 ? &run : i % 3 == 1 ? &backward : &user;
+	const struct op_event node = {
+	    .op = &accumulates, .depth = depth, .stack = stack, .where_stack = &parameter};
+	struct op_event op = {.op = &mul, .depth = depth, .stack = stack};
+	struct after_node after = {0};
+	after_node_ended(&after, &node);
+	const bool is = after_node_locate(&after, &op);
+	assert_ptr_equal(op.where_stack, is ? &parameter : NULL);
+	free(stack);
+	return is;
+}
+
+/* Behind AccumulateGrad come only its hooks; in a backward within another one there is more. */
+static void test_after_accumulation(void **state)
+{
+	(void)state;
+	assert_true(is_hook(1, 0, false));
+	assert_true(is_hook(0, 0, false));
+	assert_false(is_hook(2, 0, false));
+	assert_false(is_hook(1, 1, false));
+	assert_false(is_hook(1, 0, true));
+}
+
+/* A write into a view gives its base a node that no result has. */
+static void test_slices(void **state)
+{
+	(void)state;
+	const uint64_t made[2] = {0x1000, 7};
+	begin(HIT_ENTRY, OP_WORD, 0, 1, 100);
+	give();
+	begin(HIT_ENTRY, OP_SLICES, 1, 2, 110);
+	give();
+	begin(HIT_EXIT, OP_SLICES, 1, 2, 120);
+	record_item(&rec, ITEM_DATA, SLICES_NODE_READ, 0, made, sizeof(made));
+	give();
+	leave(1, 130);
+	assert_int_equal(nseen, 1);
+	node_op(3, 200, made[0], made[1]);
+	leave_with(OP_NODE, 3, 210, 0, HIT_BACKWARD);
+	assert_int_equal(nseen, 2);
+	assert_int_equal(seen[1].ev.forward_id, seen[0].ev.id);
+	assert_int_equal(decoder_dropped(d), 0);
+}
+
 /* An op that passes on the node of an argument did not create it, even if no creator is known. */
 static void test_tie_through(void **state)
 {
@@ -1115,6 +1180,8 @@ int main(void)
 	    TEST(test_odd_size),
 	    TEST(test_tie),
 	    TEST(test_after_node),
+	    TEST(test_after_accumulation),
+	    TEST(test_slices),
 	    TEST(test_tie_through),
 	    TEST(test_tie_not_read),
 	    TEST(test_tie_inner),

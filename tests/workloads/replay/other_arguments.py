@@ -1,0 +1,12 @@
+"""Calls of which the operator has arguments or results otherwise than Python's function."""
+import torch
+
+torch.set_num_threads(1)
+x = torch.arange(24.0).reshape(2, 3, 4)
+x.chalf(memory_format=torch.preserve_format)
+x.to(torch.float64, memory_format=torch.contiguous_format)
+x.to("cpu", torch.int32, memory_format=torch.preserve_format)
+torch.slice_scatter(x, torch.ones(2, 2, 4), 1, 0, 2, 1)  # the last one is the default, which 1.13 does not know
+x.view(torch.int16)
+weight = torch.ones(5, 3, requires_grad=True)  # three more results, of which kernels without a gradient make other ones
+torch.nn.functional.embedding_bag(torch.tensor([1, 2, 4]), weight, torch.tensor([0, 2]), mode="sum", padding_idx=1)
