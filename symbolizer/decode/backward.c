@@ -106,9 +106,7 @@ static bool is_after_node(const char *name)
 	return is;
 }
 
-/* Locate an op that the engine's work on a node encloses, and that no Python code of the backward
- * calls, as the node is. False: it is not certain that it works on what the node returned. */
-static bool after_node_locate(const struct after_node *a, struct op_event *op)
+bool after_node_locate(const struct after_node *a, struct op_event *op)
 {
 	if (!a->is || a->depth != op->depth || a->stack != op->stack ||
 	    !(a->accumulates || is_after_node(op->op->name)))

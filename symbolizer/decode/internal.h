@@ -138,6 +138,10 @@ struct after_node {
 void after_node_ended(struct after_node *a, const struct op_event *node);
 void after_node_entry(struct after_node *a, uint64_t seq);
 
+/* Locate an op that the engine's work on a node encloses, and that no Python code of the backward
+ * calls, as the node is. False: it is not certain that it works on what the node returned. */
+bool after_node_locate(const struct after_node *a, struct op_event *op);
+
 /* Compilations of torch.compile. */
 
 enum compilation_kind {
