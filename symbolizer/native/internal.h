@@ -30,8 +30,9 @@ struct code_place {
 
 /* A function without an unwind table that was met on a stack. */
 struct walked_code {
+	struct mem mem; /* first: of the file, else of the process */
 	uint64_t start, size;
-	struct mem mem; /* of the process */
+	struct native_stacks *in;
 	uint8_t *code;
 	struct frame_code *steps; /* NULL: cannot be analysed */
 	struct walked_code *next;
@@ -69,6 +70,10 @@ extern const Dwfl_Thread_Callbacks native_stacks_threads;
 
 /* Before each use of s->dwfl: its modules are files of this process. */
 void native_stacks_use(const struct native_stacks *s);
+
+/* Read what the file mapped at `addr` has there, outside of segments that are written to. 0, or
+ * -EFAULT: there is no file that could be read, or it has less. */
+int native_stacks_file_read(struct native_stacks *s, uint64_t addr, void *buf, size_t len);
 
 /* Fill in what is known of f->pc, in that module. */
 void native_stacks_describe_in(struct native_stacks *s, struct native_frame *f, Dwfl_Module *mod);

@@ -84,6 +84,37 @@ Dwfl_Module *native_stacks_module(const struct native_stacks *s, uint64_t pc)
 	return pc >= start && pc < end ? mod : NULL;
 }
 
+/* The bytes of a segment at `vaddr`, NULL unless there are so many. */
+static const void *segment_at(Elf *elf, const GElf_Phdr *p, uint64_t vaddr, size_t len)
+{
+	uint64_t off = vaddr - p->p_vaddr;
+	if (p->p_type != PT_LOAD || p->p_flags & PF_W || vaddr < p->p_vaddr || off > p->p_filesz ||
+	    len > p->p_filesz - off)
+		return NULL;
+	Elf_Data *d = elf_getdata_rawchunk(elf, (int64_t)(p->p_offset + off), len, ELF_T_BYTE);
+	return d && d->d_size == len ? d->d_buf : NULL;
+}
+
+int native_stacks_file_read(struct native_stacks *s, uint64_t addr, void *buf, size_t len)
+{
+	GElf_Addr bias = 0;
+	Dwfl_Module *mod = native_stacks_module(s, addr);
+	Elf *elf = mod ? dwfl_module_getelf(mod, &bias) : NULL;
+	const void *found = NULL;
+	size_t n = 0;
+	if (!elf || elf_getphdrnum(elf, &n))
+		return -EFAULT;
+	for (size_t i = 0; i < n && !found; i++) {
+		GElf_Phdr p;
+		if (gelf_getphdr(elf, (int)i, &p))
+			found = segment_at(elf, &p, addr - bias, len);
+	}
+	if (!found)
+		return -EFAULT;
+	memcpy(buf, found, len);
+	return 0;
+}
+
 void native_stacks_describe_in(struct native_stacks *s, struct native_frame *f, Dwfl_Module *mod)
 {
 	GElf_Off off = 0;

@@ -170,9 +170,18 @@ static bool bounds_of(struct native_stacks *s, uint64_t pc, uint64_t *start, uin
 	return true;
 }
 
+/* The process may have ended, and its ID be another's. */
+static int read_walked(const struct mem *m, uint64_t addr, void *buf, size_t len)
+{
+	const struct walked_code *w = (const struct walked_code *)m;
+	const struct mem live = mem_process(w->in->pid);
+	return native_stacks_file_read(w->in, addr, buf, len) ? mem_read(&live, addr, buf, len) : 0;
+}
+
 static void read_code(struct native_stacks *s, struct walked_code *w)
 {
-	w->mem = mem_process(s->pid);
+	w->mem = (struct mem){.read = read_walked, .pid = s->pid};
+	w->in = s;
 	w->code = malloc(w->size);
 	const struct frame_step_code f = {
 	    .code = w->code, .len = w->size, .vaddr = w->start, .mem = &w->mem};

@@ -16,10 +16,40 @@ struct seen {
 	unsigned samples, named; /* of the present read; those with the child's own function */
 };
 
-__attribute__((noinline)) static void spin_for_ever(void)
+/* A function without an unwind table, as numeric libraries have: its caller follows from its code.
+ */
+void spin_without_table(void);
+#ifdef __x86_64__
+__asm__(".text\n"
+	".type spin_without_table, @function\n"
+	"spin_without_table:\n"
+	"push %rbx\n"
+	"sub $64, %rsp\n"
+	"1: add $1, %rbx\n"
+	"jmp 1b\n"
+	".size spin_without_table, . - spin_without_table\n");
+#else
+void spin_without_table(void)
 {
 	for (volatile unsigned i = 0;; i++)
 		;
+}
+#endif
+
+static volatile sig_atomic_t goes_on;
+
+static void go_on(int number)
+{
+	(void)number;
+	goes_on = true;
+}
+
+__attribute__((noinline)) static void spin_for_ever(void)
+{
+	while (!goes_on)
+		;
+	spin_without_table();
+	goes_on = false; /* it is not a tail call */
 }
 
 static bool is_in_spin(const struct sample *s)
@@ -37,8 +67,8 @@ static void end_child(struct seen *seen)
 	seen->ended = true;
 }
 
-/* With the first sample in hand, the child takes more and ends, and the sampler's next look for
- * what has ended is due. */
+/* With the first sample in hand, the child takes more, in another function, and ends, and the
+ * sampler's next look for what has ended is due. */
 static void on_sample(const struct sample *s, void *arg)
 {
 	static const struct timespec more = {.tv_nsec = 300000000}, look = {.tv_sec = 2};
@@ -47,6 +77,7 @@ static void on_sample(const struct sample *s, void *arg)
 	seen->named += is_in_spin(s);
 	if (seen->ended)
 		return;
+	kill(seen->child, SIGUSR1);
 	nanosleep(&more, NULL);
 	end_child(seen);
 	nanosleep(&look, NULL);
@@ -100,6 +131,7 @@ static void what_ended_during_a_read_is_known_in_the_next(void **state)
 	struct seen seen = {0};
 	struct err e = {0};
 	struct sampler *s = sampler_of(&seen);
+	signal(SIGUSR1, go_on);
 	seen.child = fork();
 	if (!seen.child)
 		spin_for_ever();
