@@ -146,24 +146,36 @@ struct py_place pyframes_innermost(struct py_thread *t, const struct py_walk *w,
 	return (struct py_place){0};
 }
 
-/* A Bloom filter with one hash: code objects that some record has named. */
-static _Atomic uint64_t named[1024];
+/* The code objects that some record has named, by their addresses. Where NEAR places are taken by
+ * others, all that would come there count as named. */
+enum { NAMED_BITS = 14, NEAR = 16 };
 
-static _Atomic uint64_t *bit_of(uint64_t code, uint64_t *bit)
+static _Atomic uint64_t named[(1 << NAMED_BITS) + NEAR];
+
+static _Atomic uint64_t *first_place(uint64_t code)
 {
-	uint64_t h = code * 0x9e3779b97f4a7c15 >> 48;
-	*bit = 1ULL << (h & 63);
-	return &named[h >> 6];
+	return &named[code * 0x9e3779b97f4a7c15 >> (64 - NAMED_BITS)];
+}
+
+/* Whether it was not named before. */
+static bool name_first(uint64_t code)
+{
+	_Atomic uint64_t *place = first_place(code);
+	for (unsigned i = 0; i < NEAR; i++) {
+		uint64_t there = atomic_load_explicit(&place[i], memory_order_relaxed);
+		if (!there && atomic_compare_exchange_strong_explicit(&place[i], &there, code,
+								      memory_order_relaxed,
+								      memory_order_relaxed))
+			return true;
+		if (there == code)
+			return false;
+	}
+	return false;
 }
 
 static void name_code(struct py_thread *t, uint64_t code)
 {
-	uint64_t bit;
-	_Atomic uint64_t *word = bit_of(code, &bit);
-	if (atomic_load_explicit(word, memory_order_relaxed) & bit ||
-	    atomic_fetch_or_explicit(word, bit, memory_order_relaxed) & bit)
-		return;
-	if (t->nmet < PY_FRAMES)
+	if (code && name_first(code) && t->nmet < PY_FRAMES)
 		t->met[t->nmet++] = code;
 }
 
@@ -175,8 +187,13 @@ void pyframes_begin(void)
 
 bool pyframes_may_have_named(uint64_t code)
 {
-	uint64_t bit;
-	return atomic_load_explicit(bit_of(code, &bit), memory_order_relaxed) & bit;
+	const _Atomic uint64_t *place = first_place(code);
+	for (unsigned i = 0; i < NEAR; i++) {
+		uint64_t there = atomic_load_explicit(&place[i], memory_order_relaxed);
+		if (!there || there == code)
+			return there;
+	}
+	return true;
 }
 
 void pyframes_put(struct py_thread *t, const struct py_walk *w, struct remote *mem,
