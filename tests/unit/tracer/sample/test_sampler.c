@@ -12,7 +12,7 @@
 /* The child, and what the sampler has told of it. */
 struct seen {
 	pid_t child;
-	bool ended;
+	bool added, ended;	 /* adding it reads, too */
 	unsigned samples, named; /* of the present read; those with the child's own function */
 };
 
@@ -60,6 +60,22 @@ static bool is_in_spin(const struct sample *s)
 	return false;
 }
 
+static uint64_t run_ns(pid_t pid)
+{
+	struct timespec t;
+	clockid_t clock;
+	assert_int_equal(clock_getcpuclockid(pid, &clock), 0);
+	assert_int_equal(clock_gettime(clock, &t), 0);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static void let_run(pid_t pid, uint64_t ns)
+{
+	static const struct timespec pause = {.tv_nsec = 5000000};
+	for (uint64_t end = run_ns(pid) + ns; run_ns(pid) < end;)
+		nanosleep(&pause, NULL);
+}
+
 static void end_child(struct seen *seen)
 {
 	kill(seen->child, SIGKILL);
@@ -71,14 +87,14 @@ static void end_child(struct seen *seen)
  * sampler's next look for what has ended is due. */
 static void on_sample(const struct sample *s, void *arg)
 {
-	static const struct timespec more = {.tv_nsec = 300000000}, look = {.tv_sec = 2};
+	static const struct timespec look = {.tv_sec = 2};
 	struct seen *seen = arg;
 	seen->samples++;
 	seen->named += is_in_spin(s);
-	if (seen->ended)
+	if (!seen->added || seen->ended)
 		return;
 	kill(seen->child, SIGUSR1);
-	nanosleep(&more, NULL);
+	let_run(seen->child, 100000000);
 	end_child(seen);
 	nanosleep(&look, NULL);
 }
@@ -136,6 +152,7 @@ static void what_ended_during_a_read_is_known_in_the_next(void **state)
 	if (!seen.child)
 		spin_for_ever();
 	assert_int_equal(sampler_add_process(s, seen.child, &e), 0);
+	seen.added = true;
 	read_some(s, &seen);
 	assert_true(seen.ended);
 	read_some(s, &seen);
