@@ -214,7 +214,8 @@ int code_blocks_parse_columns(const char *text, struct report_columns *out, stru
 		size_t len = strcspn(s, ",");
 		int i = column_of(s, len);
 		if (i < 0 || out->n == REPORT_COLUMNS_MAX) {
-			err_set(e, -EINVAL, "--columns: blocks have no \"%.*s\"",
+			err_set(e, -EINVAL, "--columns: %s \"%.*s\"",
+				i < 0 ? "blocks have no" : "too many, from",
 				(int)(len < 40 ? len : 40), s);
 			return err_hint(e, "choose among %s",
 					column_names(names, sizeof(names), false));
