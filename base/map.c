@@ -168,6 +168,13 @@ int64_t intern(struct intern *t, const void *bytes, uint32_t len, bool *is_new)
 	return t->used++;
 }
 
+const char *intern_text(struct intern *t, const char *text)
+{
+	bool is_new;
+	int64_t id = intern(t, text, (uint32_t)strlen(text), &is_new);
+	return id < 0 ? NULL : t->items[id].bytes;
+}
+
 int64_t intern_find(const struct intern *t, const void *bytes, uint32_t len)
 {
 	return find_interned(t, map_hash(bytes, len, 0), bytes, len);

@@ -63,6 +63,9 @@ struct intern {
  * yet; ids count from 0. Returns the id or -ENOMEM. */
 int64_t intern(struct intern *t, const void *bytes, uint32_t len, bool *is_new);
 
+/* A copy of `text`, the same for equal texts, until intern_free. NULL when out of memory. */
+const char *intern_text(struct intern *t, const char *text);
+
 /* The id, or -ENOENT; adds nothing. */
 int64_t intern_find(const struct intern *t, const void *bytes, uint32_t len);
 

@@ -57,15 +57,7 @@ static int end_block(struct block_pairs *p, struct code_block *b, uint64_t end_n
 static const char *name_of(struct block_pairs *p, const struct op_event *ev)
 {
 	const struct value *v = ev->args;
-	bool is_new;
-	if (!ev->nargs || v->kind != VALUE_STRING)
-		return "";
-	int64_t id = intern(&p->name_ids, v->str, (uint32_t)strlen(v->str), &is_new);
-	if (id < 0 || array_grow(&p->names, &p->names_room, (size_t)id + 1, sizeof(char *)))
-		return NULL;
-	if (is_new)
-		p->names[id] = arena_strndup(&p->arena, v->str, strlen(v->str));
-	return p->names[id];
+	return ev->nargs && v->kind == VALUE_STRING ? intern_text(&p->names, v->str) : "";
 }
 
 static int begin_block(struct block_pairs *p, struct code_block *b, const struct op_event *ev)
@@ -135,9 +127,7 @@ int block_pairs_finish(struct block_pairs *p)
 void block_pairs_free(struct block_pairs *p)
 {
 	intern_free(&p->ids);
-	intern_free(&p->name_ids);
-	arena_free(&p->arena);
-	free(p->names);
+	intern_free(&p->names);
 	free(p->now);
 	free(p->open);
 }

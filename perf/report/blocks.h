@@ -32,10 +32,7 @@ struct block_pairs {
 	int (*begin)(void *arg, struct code_block *b);
 	int (*end)(void *arg, const struct code_block *b);
 	void *arg;
-	struct intern ids, name_ids;
-	const char **names; /* by id */
-	size_t names_room;
-	struct arena arena;
+	struct intern ids, names;
 	struct code_block *open; /* by id; name NULL: it has ended */
 	uint32_t *now;		 /* ids of those that are open, in the order in which they began */
 	size_t room, nnow, now_room;

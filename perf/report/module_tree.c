@@ -207,27 +207,13 @@ struct printed {
 	bool devices; /* there is time of devices, and it comes first */
 };
 
-static uint64_t time_of(const struct module_node *m)
-{
-	return m->all[MODULE_FORWARD] + m->all[MODULE_BACKWARD];
-}
-
-static uint64_t own_time_of(const struct module_node *m)
-{
-	return m->own[MODULE_FORWARD] + m->own[MODULE_BACKWARD];
-}
-
-static int longest_first(uint64_t a, uint64_t b)
-{
-	return (a < b) - (a > b);
-}
-
 static int compare_modules(const struct module_node *a, const struct module_node *b,
 			   const void *printed)
 {
 	const struct printed *p = printed;
-	int c = p->devices ? longest_first(a->all[MODULE_DEVICES], b->all[MODULE_DEVICES]) : 0;
-	return c ? c : longest_first(time_of(a), time_of(b));
+	int c =
+	    p->devices ? module_largest_first(a->all[MODULE_DEVICES], b->all[MODULE_DEVICES]) : 0;
+	return c ? c : module_largest_first(module_total_ns(a), module_total_ns(b));
 }
 
 /* The tree of the rows of an aggregate, less those of threads that load data and of
@@ -271,17 +257,17 @@ static void add_module(struct table *to, const struct printed *p, const struct m
 		       int indent)
 {
 	char text[PATH_SIZE];
-	bool of_host = time_of(m) || !m->all[MODULE_DEVICES];
+	bool of_host = module_total_ns(m) || !m->all[MODULE_DEVICES];
 	if (of_host)
-		add_percent(to, report_percent(time_of(m), p->observed_ns));
+		add_percent(to, report_percent(module_total_ns(m), p->observed_ns));
 	else
 		table_cell(to, "-");
 	if (p->devices) {
 		add_percent(to, report_percent(m->all[MODULE_DEVICES], p->opts->busy_ns));
 		add_time(to, m->all[MODULE_DEVICES], p->opts);
 	}
-	const uint64_t times[] = {m->all[MODULE_FORWARD], m->all[MODULE_BACKWARD], time_of(m),
-				  own_time_of(m)};
+	const uint64_t times[] = {m->all[MODULE_FORWARD], m->all[MODULE_BACKWARD],
+				  module_total_ns(m), module_own_ns(m)};
 	for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++)
 		if (of_host)
 			add_time(to, times[i], p->opts);
@@ -299,7 +285,7 @@ static size_t add_below(struct table *to, const struct printed *p, uint32_t pare
 	uint32_t i = indent > DEEPEST ? NONE : module_tree_first(p->tree, parent);
 	for (; i != NONE; i = module_tree_next(p->tree, i)) {
 		const struct module_node *m = &p->nodes[i];
-		double host = report_percent(time_of(m), p->observed_ns);
+		double host = report_percent(module_total_ns(m), p->observed_ns);
 		double device = report_percent(m->all[MODULE_DEVICES], p->opts->busy_ns);
 		if (host < p->opts->percent_limit && device < p->opts->percent_limit)
 			continue;
@@ -368,7 +354,7 @@ static void put_below(struct json_out *j, const char *key, const struct printed 
 		json_text(j, "name", m->name);
 		json_u64(j, "forward_ns", m->all[MODULE_FORWARD]);
 		json_u64(j, "backward_ns", m->all[MODULE_BACKWARD]);
-		json_u64(j, "own_ns", own_time_of(m));
+		json_u64(j, "own_ns", module_own_ns(m));
 		put_below(j, "modules", p, i, depth + 1);
 		json_close(j, '}');
 	}

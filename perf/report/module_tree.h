@@ -32,6 +32,23 @@ struct module_node {
 	uint64_t own[MODULE_FIGURES], all[MODULE_FIGURES]; /* all: with its submodules */
 };
 
+/* Of the program's threads, in ns: without its submodules, and with them. */
+static inline uint64_t module_own_ns(const struct module_node *m)
+{
+	return m->own[MODULE_FORWARD] + m->own[MODULE_BACKWARD];
+}
+
+static inline uint64_t module_total_ns(const struct module_node *m)
+{
+	return m->all[MODULE_FORWARD] + m->all[MODULE_BACKWARD];
+}
+
+/* For a comparison that puts the larger number first. */
+static inline int module_largest_first(uint64_t a, uint64_t b)
+{
+	return (a < b) - (a > b);
+}
+
 struct module_tree;
 
 /* The tree of `n` rows, of which several may have the same path. NULL without memory. */

@@ -91,18 +91,6 @@ bool op_history_find(const struct op_history *h, uint64_t t, enum activity_launc
 
 void op_history_free(struct op_history *h);
 
-/* Names of what devices did (launches_records.c). */
-
-/* Zero-initialise. */
-struct activity_names {
-	struct intern texts;
-	const char **text; /* by id in `texts` */
-	size_t room;
-	struct arena arena;
-};
-
-void activity_names_free(struct activity_names *n);
-
 /* launches_index.c: the launches of a process by correlation, and what came of those that are not
  * settled. */
 
@@ -275,7 +263,7 @@ struct launches {
 	void *arg;
 	struct launch_process **procs;
 	size_t nprocs, procs_room;
-	struct activity_names names;
+	struct intern names;		   /* of what devices did */
 	uint64_t now, told, clock, ticked; /* told: the last launches_tick */
 };
 

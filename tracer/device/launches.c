@@ -304,7 +304,7 @@ void launches_free(struct launches *l)
 	l->fn = no_activity;
 	l->on_memory = NULL;
 	launches_end(l, 0, 0);
-	activity_names_free(&l->names);
+	intern_free(&l->names);
 	free(l->procs);
 	free(l);
 }

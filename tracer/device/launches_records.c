@@ -12,23 +12,12 @@
 
 /* Names of what devices did. */
 
-static const char *interned_text(struct activity_names *n, const char *text)
-{
-	bool is_new;
-	int64_t id = intern(&n->texts, text, (uint32_t)strlen(text), &is_new);
-	if (id < 0 || array_grow(&n->text, &n->room, (size_t)id + 1, sizeof(*n->text)))
-		return NULL;
-	if (is_new)
-		n->text[id] = arena_strndup(&n->arena, text, strlen(text));
-	return n->text[id];
-}
-
 /* The name of a kernel with that symbol. Lives as long as `n`, as do the others; NULL when out of
  * memory. */
-static const char *activity_name_of_kernel(struct activity_names *n, const char *symbol)
+static const char *activity_name_of_kernel(struct intern *n, const char *symbol)
 {
 	char *text = elf_demangle(symbol, DMGL_PARAMS | DMGL_ANSI);
-	const char *kept = interned_text(n, text ? text : symbol);
+	const char *kept = intern_text(n, text ? text : symbol);
 	free(text);
 	return kept;
 }
@@ -51,8 +40,7 @@ static const char *word_of_copy(uint64_t kind)
 }
 
 /* The name of a copy or a set. */
-static const char *activity_name_of_memory(struct activity_names *n,
-					   const struct activity_record *r)
+static const char *activity_name_of_memory(struct intern *n, const struct activity_record *r)
 {
 	char text[96];
 	if (r->activity == ACTIVITY_COPY)
@@ -60,15 +48,7 @@ static const char *activity_name_of_memory(struct activity_names *n,
 			 word_of_memory(r->from), word_of_memory(r->to));
 	else
 		snprintf(text, sizeof(text), "Memset (%s)", word_of_memory(r->to));
-	return interned_text(n, text);
-}
-
-void activity_names_free(struct activity_names *n)
-{
-	intern_free(&n->texts);
-	arena_free(&n->arena);
-	free(n->text);
-	*n = (struct activity_names){0};
+	return intern_text(n, text);
 }
 
 /* Records. */

@@ -19,30 +19,16 @@ struct growing {
 	uint64_t observed_ns, wall_ns;
 };
 
-static uint64_t own_ns(const struct module_node *m)
-{
-	return m->own[MODULE_FORWARD] + m->own[MODULE_BACKWARD];
-}
-
-static uint64_t total_ns(const struct module_node *m)
-{
-	return m->all[MODULE_FORWARD] + m->all[MODULE_BACKWARD];
-}
-
-static int largest_first(uint64_t a, uint64_t b)
-{
-	return (a < b) - (a > b);
-}
-
 static int compare_modules(const struct module_node *a, const struct module_node *b,
 			   const void *view)
 {
 	const struct view *v = view;
 	int c = v->column == VIEW_OP ? strcmp(a->name, b->name)
 		: v->column == VIEW_CALLS
-		    ? largest_first(a->all[MODULE_CALLS], b->all[MODULE_CALLS])
-		: v->column == VIEW_SELF ? largest_first(own_ns(a), own_ns(b))
-					 : largest_first(total_ns(a), total_ns(b));
+		    ? module_largest_first(a->all[MODULE_CALLS], b->all[MODULE_CALLS])
+		: v->column == VIEW_SELF
+		    ? module_largest_first(module_own_ns(a), module_own_ns(b))
+		    : module_largest_first(module_total_ns(a), module_total_ns(b));
 	return v->reversed ? -c : c;
 }
 
@@ -124,8 +110,8 @@ static int add_below(struct growing *g, uint32_t parent, unsigned depth)
 			    : v->tree.folded[id] ? VIEW_FOLDED
 						 : VIEW_OPEN,
 		    .module_id = id,
-		    .self_percent = percent(own_ns(m), g->observed_ns),
-		    .total_percent = percent(total_ns(m), g->observed_ns),
+		    .self_percent = percent(module_own_ns(m), g->observed_ns),
+		    .total_percent = percent(module_total_ns(m), g->observed_ns),
 		    .calls_per_s =
 			g->wall_ns ? (double)m->all[MODULE_CALLS] * 1e9 / (double)g->wall_ns : 0};
 		if (!v->tree.folded[id])

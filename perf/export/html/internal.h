@@ -127,10 +127,9 @@ struct page_timeline {
 	const struct page_steps *steps;
 	struct timeline_span *spans; /* of whole steps, in order; or one */
 	size_t n;
-	struct intern shape_ids, thread_ids;
-	const char **shapes;
+	struct intern texts, thread_ids;
 	struct timeline_thread *threads;
-	size_t shapes_room, threads_room;
+	size_t threads_room;
 	struct arena arena;
 	struct block_pairs blocks;
 };

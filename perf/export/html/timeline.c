@@ -14,23 +14,11 @@
 /* Of a trace without steps. */
 enum { FIRST_OPS = 20000 };
 
-/* Our own copy of the text; NULL if out of memory. */
-static const char *kept_text(struct page_timeline *t, const char *text)
-{
-	bool is_new;
-	int64_t id = intern(&t->shape_ids, text, (uint32_t)strlen(text), &is_new);
-	if (id < 0 || array_grow(&t->shapes, &t->shapes_room, (size_t)id + 1, sizeof(*t->shapes)))
-		return NULL;
-	if (is_new)
-		t->shapes[id] = arena_strndup(&t->arena, text, strlen(text));
-	return t->shapes[id];
-}
-
 /* The shapes of the tensor arguments; NULL if out of memory. */
 static const char *shapes_of(struct page_timeline *t, const struct op_event *ev)
 {
 	char text[EVENT_TENSORS_MAX];
-	return kept_text(t, event_shapes(text, sizeof(text), ev));
+	return intern_text(&t->texts, event_shapes(text, sizeof(text), ev));
 }
 
 /* The number of a thread, or what stands for one, by its key. */
@@ -69,7 +57,7 @@ static int64_t thread_of_stream(struct page_timeline *t, const struct export_str
 	int n = snprintf(key, sizeof(key), "process %" PRId32 " ", s->pid);
 	snprintf(name, sizeof(name), "%s stream %" PRIu32, s->device_name, s->stream);
 	strcat(key, name);
-	const char *kept = kept_text(t, key);
+	const char *kept = intern_text(&t->texts, key);
 	return kept ? track_of(t, key, strlen(key),
 			       &(struct timeline_thread){.pid = s->pid, .name = kept + n})
 		    : -ENOMEM;
@@ -159,11 +147,10 @@ void page_timeline_free(struct page_timeline *t)
 		free(t->spans[i].blocks);
 	}
 	block_pairs_free(&t->blocks);
-	intern_free(&t->shape_ids);
+	intern_free(&t->texts);
 	intern_free(&t->thread_ids);
 	arena_free(&t->arena);
 	free(t->spans);
-	free(t->shapes);
 	free(t->threads);
 	free(t);
 }
@@ -221,7 +208,7 @@ static const char *launch_text(struct page_timeline *t, const struct export_acti
 	if (a->launched_ns && a->launched_ns <= a->start_ns && n < (int)sizeof(text))
 		snprintf(text + n, sizeof(text) - (size_t)n, ", %s after its launch",
 			 text_ns(ns, sizeof(ns), a->start_ns - a->launched_ns));
-	return kept_text(t, text);
+	return intern_text(&t->texts, text);
 }
 
 static int add_device_slice(void *arg, const struct export_activity *a,
@@ -271,9 +258,9 @@ static int add_blocks(struct timeline_span *s)
 		qsort(s->blocks, s->nblocks, sizeof(*s->blocks), by_start);
 	for (size_t i = 0; i < s->nblocks; i++) {
 		const struct code_block *b = &s->blocks[i];
-		int64_t thread = thread_of_block(s->all, b);
 		if (b->start_ns >= end)
 			break;
+		int64_t thread = thread_of_block(s->all, b);
 		if (thread < 0 || array_grow(&s->list, &s->room, s->n + 1, sizeof(*s->list)))
 			return -ENOMEM;
 		s->list[s->n++] =

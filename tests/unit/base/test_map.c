@@ -122,6 +122,19 @@ static void ids_count_from_0(void **state)
 	intern_free(&t);
 }
 
+static void equal_texts_are_one(void **state)
+{
+	struct intern t = {0};
+	char text[] = "shape";
+	(void)state;
+	const char *kept = intern_text(&t, text);
+	text[0] = 'S';
+	assert_string_equal(kept, "shape");
+	assert_string_equal(intern_text(&t, text), "Shape");
+	assert_ptr_equal(intern_text(&t, "shape"), kept);
+	intern_free(&t);
+}
+
 static void the_length_counts(void **state)
 {
 	struct intern t = {0};
@@ -156,6 +169,7 @@ int main(void)
 	    cmocka_unit_test(a_cleared_map_is_filled_again),
 	    cmocka_unit_test(hashes_differ),
 	    cmocka_unit_test(ids_count_from_0),
+	    cmocka_unit_test(equal_texts_are_one),
 	    cmocka_unit_test(the_length_counts),
 	    cmocka_unit_test(finding_adds_nothing),
 	};
