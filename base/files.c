@@ -176,6 +176,10 @@ int new_file_open(struct new_file *f, const char *path, int flags, struct err *e
 {
 	struct path_walk w = {.folder = AT_FDCWD};
 	*f = (struct new_file){.fd = -1, .folder = -1};
+	if (!strcmp(path, "-")) {
+		err_set(e, -EINVAL, "cannot write to \"-\": it could be a file or standard output");
+		return err_hint(e, "for a file of that name: ./-; standard output: /dev/stdout");
+	}
 	int r = walk_to_name(&w, path, f->name);
 	if (!r) {
 		f->folder = w.folder;

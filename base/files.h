@@ -26,7 +26,7 @@ struct new_file {
  * /dev/stdout) is opened and written in place, unless it is another user's and this is root;
  * `flags` (O_NONBLOCK or 0) are for that. A regular file must be writable, although it is replaced,
  * and locked by nobody. 0; or -errno with *e and a hint, of open(2), -EBUSY if another ditrace
- * writes it, -EPERM for a link that is not followed. */
+ * writes it, -EPERM for a link that is not followed, -EINVAL for "-". */
 int new_file_open(struct new_file *f, const char *path, int flags, struct err *e);
 
 /* A stream onto the file, with a descriptor of its own, which keeps it locked; NULL with errno. */

@@ -343,7 +343,7 @@ int cmd_export(int argc, char **argv)
 	    {0, "devices", OPTION_FLAG, &x.in.devices, NULL,
 	     "folded, svg: the time on devices, by the ops that launched it", NULL},
 	    {'o', "output", OPTION_STRING, &x.output, "FILE",
-	     "write there instead of to standard output; FILE.gz: compressed", NULL},
+	     "write there instead of to standard output (-); FILE.gz: compressed", NULL},
 	    {0, "python", OPTION_STRING, &x.python, "PATH",
 	     "parquet: an interpreter that has pyarrow (default: the first on the PATH)", NULL},
 	    {0},
@@ -374,6 +374,8 @@ int cmd_export(int argc, char **argv)
 		x.output = argv[first];
 	else if (first < argc)
 		x.in.path = argv[first];
+	if (x.output && !strcmp(x.output, "-"))
+		x.output = NULL;
 	struct err e = {0};
 	if (check_export(&x, &e)) {
 		err_print(&e);

@@ -44,6 +44,7 @@ exports() {
 	unlike "has no call" "$T/none" '"ph":"X"'
 	"$DITRACE" export --to chrome -o "$T/chrome2" "$T/data"
 	ok "-o writes the same" cmp "$T/chrome" "$T/chrome2"
+	ok "-o - is standard output" cmp "$T/chrome" <("$DITRACE" export --to chrome -o - "$T/data")
 	"$DITRACE" export --to chrome -o "$T/chrome2.gz" "$T/data"
 	ok "and compressed, if the name says so" cmp "$T/chrome" <(zcat "$T/chrome2.gz")
 	ok "html" "$DITRACE" export --to html -o "$T/page.html" "$T/data"

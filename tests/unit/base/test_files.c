@@ -196,6 +196,16 @@ static void descriptors_are_written(void **state)
 	close(file);
 }
 
+static void a_dash_is_no_name(void **state)
+{
+	(void)state;
+	struct err e = {0};
+	assert_int_equal(make("-", "text", &e), -EINVAL);
+	assert_non_null(strstr(e.hint, "./-"));
+	assert_int_equal(make("./-", "text", NULL), 0);
+	holds("./-", "text");
+}
+
 static void one_writer_at_a_time(void **state)
 {
 	(void)state;
@@ -401,6 +411,7 @@ int main(void)
 	    cmocka_unit_test(links_to_files_are_replaced),
 	    cmocka_unit_test(what_is_no_file_is_written),
 	    cmocka_unit_test(descriptors_are_written),
+	    cmocka_unit_test(a_dash_is_no_name),
 	    cmocka_unit_test(one_writer_at_a_time),
 	    cmocka_unit_test(a_child_lets_go),
 	    cmocka_unit_test(of_many_one_wins),
