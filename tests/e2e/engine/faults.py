@@ -150,6 +150,10 @@ class Tracer:
             time.sleep(0.01)
         return False
 
+    def says(self, text):
+        with open(self.err, encoding="utf-8") as err:
+            return text in err.read()
+
     def sometime(self):
         """A moment between its start and a while after its first records."""
         if random.random() < 0.5:
@@ -232,7 +236,7 @@ def disk_full(target, engine):
     try:
         t = Tracer(target, engine, data=os.path.join(full, "data"))
         t.records()
-        target.wait(lambda: os.statvfs(full).f_bavail == 0)
+        target.wait(lambda: t.says("No space left"))
     finally:
         subprocess.run(["umount", "-l", full], check=False)
     return t
