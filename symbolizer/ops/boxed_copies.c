@@ -55,7 +55,8 @@ static int32_t head_of(struct arch_decoder *d, const uint8_t *code, uint64_t siz
 }
 
 /* Call `fn` with the address behind each four bytes that, as a displacement from there, lead to
- * `target`; a non-zero return ends it. Whole pages of words are compared at a time. */
+ * `target`; a non-zero return ends it. Whole pages are compared at a time, not what is left of one.
+ */
 static void each_displacement(const uint8_t *code, size_t size, uint64_t vaddr, uint64_t target,
 			      elf_address_fn *fn, void *arg)
 {
@@ -89,6 +90,9 @@ static int on_call(uint64_t behind, void *arg)
 	const uint8_t *code = size ? elf_bytes(c->t->elf[OPS_CPU], start, size) : NULL;
 	if (!code || start == c->known || head_of(c->d, code, size, start) != c->head)
 		return 0;
+	for (size_t i = 0; i < c->t->nboxed_copies; i++)
+		if (c->t->boxed_copies[i] == start) /* it asks in several places */
+			return 0;
 	c->t->boxed_copies[c->t->nboxed_copies++] = start;
 	return c->t->nboxed_copies == BOXED_COPIES_MAX;
 }
