@@ -193,7 +193,10 @@ static void print_traced(FILE *f, const struct aggregate_totals *t, const struct
 	else if (s && s->probe_ns && s->cpu_ns)
 		print_slowdown(f, s, t->activities, is_narrow((size_t)opts->terminal.width));
 	if (s && s->seen_permille < 1000)
-		fprintf(f, "; %.1f %% of the dispatched ops were seen", s->seen_permille / 10.0);
+		fprintf(f,
+			"; %.1f %% of the dispatched ops were seen in short samples, --engine shim "
+			"sees the others",
+			s->seen_permille / 10.0);
 	if (t->unfinished)
 		fprintf(f, "; %s had not ended",
 			text_count(unfinished, sizeof(unfinished), t->unfinished));

@@ -98,6 +98,19 @@ bool py_stack_compiles(const struct py_stack *s)
 	return false;
 }
 
+bool py_stack_is_in_backward(const struct py_stack *s)
+{
+	for (uint16_t i = 0; s && i < s->depth; i++) {
+		const struct py_frame *f = s->frames[i];
+		if (is_of_file(f, "/torch/autograd/function.py") &&
+		    !strcmp(f->function, "BackwardCFunction.apply"))
+			return true;
+		if (i == 0 && frame_is(f, "/torch/autograd/graph.py", "_engine_run_backward"))
+			return true;
+	}
+	return false;
+}
+
 enum op_phase py_stack_backward_phase(const struct py_stack *s)
 {
 	for (uint16_t i = 0; s && i < s->depth; i++) {

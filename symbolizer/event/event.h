@@ -435,6 +435,12 @@ bool sample_is_own(const struct sample *s);
  * frames that call the engine are known by their files, torch/autograd/__init__.py and graph.py. */
 enum op_phase py_stack_backward_phase(const struct py_stack *s);
 
+/* Whether the Python code, which may be NULL, tells that autograd's engine runs: it has called that
+ * (_engine_run_backward of torch/autograd/graph.py, 2.x), or was called by it for the backward of
+ * an autograd.Function (torch/autograd/function.py; CPython 3.11 and later, which know the class).
+ */
+bool py_stack_is_in_backward(const struct py_stack *s);
+
 /* Whether the Python code, which may be NULL, is of a compilation of torch.compile: called by what
  * PyTorch's counters of compilations are around, _compile of torch/_dynamo/convert_frame.py and
  * get_or_compile of torch/_functorch/_aot_autograd/runtime_wrappers.py (2.13; _wrapped_bw_compiler

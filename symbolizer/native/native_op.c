@@ -118,6 +118,18 @@ static const char *op_name_of(struct native_ops *o, pid_t pid, const struct maps
 	return x->name;
 }
 
+/* The node whose apply it is, named as in traces: of generated ones the class alone; NULL: none. */
+static const char *node_of(struct native_ops *o, const char *function)
+{
+	char owner[NAME_MOST], name[NAME_MOST + sizeof("torch::autograd::")];
+	if (name_between(function, "torch::autograd::generated::", "::apply", owner))
+		return arena_strndup(&o->arena, owner, strlen(owner));
+	if (!name_between(function, "torch::autograd::", "::apply", owner))
+		return NULL;
+	snprintf(name, sizeof(name), "torch::autograd::%s", owner);
+	return arena_strndup(&o->arena, name, strlen(name));
+}
+
 struct in_op native_op_find(struct native_ops *o, pid_t pid, const struct maps *maps,
 			    const struct native_frame *frames, unsigned n)
 {
@@ -131,10 +143,11 @@ struct in_op native_op_find(struct native_ops *o, pid_t pid, const struct maps *
 			in.op = op_name_of(o, pid, maps, owner);
 			in.entry = frames[i].start;
 		}
-		if (!in.node &&
-		    name_between(name, "torch::autograd::generated::", "::apply", owner))
-			in.node = arena_strndup(&o->arena, owner, strlen(owner));
+		if (!in.node)
+			in.node = node_of(o, name);
+		in.backward |= name && !strcmp(name, "torch::autograd::Engine::evaluate_function");
 	}
+	in.backward |= in.node != NULL;
 	return in;
 }
 

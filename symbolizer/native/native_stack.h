@@ -125,9 +125,12 @@ struct native_ops {
 };
 
 struct in_op {
-	const char *op;	  /* "aten::add.Tensor"; NULL: in no op of at::_ops */
-	uint64_t entry;	  /* start of the op's function; 0: unknown */
-	const char *node; /* "AddmmBackward0": the innermost backward node; NULL: none */
+	const char *op; /* "aten::add.Tensor"; NULL: in no op of at::_ops */
+	uint64_t entry; /* start of the op's function; 0: unknown */
+	/* The innermost backward node, NULL: none: "AddmmBackward0", and if it is none of those
+	 * that PyTorch generates "torch::autograd::PyNode", of whatever Python class. */
+	const char *node;
+	bool backward; /* in a node, or in what autograd's engine does around one */
 };
 
 /* The innermost op of the `n` frames of process `pid`. The operator's schema name is searched in

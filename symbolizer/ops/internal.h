@@ -57,6 +57,9 @@ bool ops_is_not_shared(void *arg, uint64_t start, size_t len);
 int ops_sites_at(struct elf_file *f, struct callees *c, uint64_t at, uint64_t size, uint32_t op,
 		 bool jumps, struct op_sites *out);
 
+/* Target of the first jump out of the function at `vaddr` of the file; 0 if there is none. */
+uint64_t ops_tail_target(struct elf_file *f, uint64_t vaddr);
+
 /* For jumps: fill the table's `step`. 0 or -ENOMEM. */
 int ops_find_steps(struct build *b);
 

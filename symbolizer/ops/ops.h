@@ -139,6 +139,8 @@ struct op_probe {
 
 enum { OPS_CPU, OPS_PYTHON, OPS_C10, OPS_FILES };
 
+enum { BOXED_COPIES_MAX = 32 }; /* libtorch_cpu of 2.13 has 13 of c10::Dispatcher::callBoxed */
+
 struct op_table {
 	struct op_probe *ops;
 	struct op_plan *plans;
@@ -163,6 +165,9 @@ struct op_table {
 	 * (torch/csrc/autograd/engine.cpp); virtual address in libtorch_cpu, 0: not found, and size
 	 * in bytes. */
 	uint64_t engine_main, engine_main_size;
+	/* The answer of op_table_boxed_copies for the function `boxed_of`, 0: not asked yet. */
+	uint64_t boxed_of, boxed_copies[BOXED_COPIES_MAX];
+	size_t nboxed_copies;
 	uint64_t schema_off;	    /* file offset of torch::jit::parseSchema; 0: not found */
 	bool has_grads;		    /* there is an op of ROLE_GRADS with an exit */
 	struct layout_facts facts;  /* static evidence of the tensor layout */
@@ -272,6 +277,13 @@ int op_table_set_pynode(struct op_table *t, uint16_t off);
  * function that makes it; with `jumps`, windows for jumps. `out` has room for 1 + EXITS_MAX.
  * Returns their number, 0 when its exits cannot be found. */
 size_t op_table_boxed_sites(struct op_table *t, uint64_t vaddr, bool jumps, struct probe_site *out);
+
+/* The *n copies of c10::Dispatcher::callBoxed in libtorch_cpu, other than that function or the one
+ * it ends in, which take what it takes: functorch's layers and the fallbacks of Python and of
+ * devices have their own. They have no symbol in a stripped file, and are told by their code.
+ * Addresses for op_table_boxed_sites, valid as long as the table; none where that function is no
+ * such copy. The first call reads all code of the library, which takes some tenths of a second. */
+const uint64_t *op_table_boxed_copies(struct op_table *t, uint64_t vaddr, size_t *n);
 
 /* That function may tail-call c10::Dispatcher::callBoxed through the PLT, so that any library that
  * defines it may supply it. If so, adapt the plan of the boxed call to its arguments and return its

@@ -164,9 +164,9 @@ int ops_find(struct build *b)
 	return r ? r : add_placeless(b);
 }
 
-/* Target of the first jump out of the function at `vaddr`, 0 if there is none. */
-static uint64_t tail_target(struct elf_file *f, uint64_t vaddr, uint64_t size)
+uint64_t ops_tail_target(struct elf_file *f, uint64_t vaddr)
 {
+	const uint64_t size = elf_function_size(f, vaddr);
 	const uint8_t *code = size ? elf_bytes(f, vaddr, size) : NULL;
 	struct arch_decoder *d = code ? arch_decoder_new() : NULL;
 	uint64_t target = 0;
@@ -204,7 +204,7 @@ size_t op_table_boxed_sites(struct op_table *t, uint64_t vaddr, bool jumps, stru
 	uint32_t op = boxed_op(t);
 	size_t n = op < t->n ? find_sites(f, t->callees, vaddr, op, jumps, out) : 0;
 	/* It may only be a tail call with the same arguments. */
-	uint64_t target = n || op == t->n ? 0 : tail_target(f, vaddr, elf_function_size(f, vaddr));
+	uint64_t target = n || op == t->n ? 0 : ops_tail_target(f, vaddr);
 	if (target)
 		n = find_sites(f, t->callees, target, op, jumps, out);
 	elf_file_drop(f);
@@ -228,7 +228,7 @@ static void shift_arguments(struct op_plan *p)
 int op_table_call_boxed(struct op_table *t, uint64_t vaddr)
 {
 	struct elf_file *f = t->elf[OPS_CPU];
-	uint64_t target = tail_target(f, vaddr, elf_function_size(f, vaddr));
+	uint64_t target = ops_tail_target(f, vaddr);
 	target = target ? callees_of_stub(t->callees, target) : 0;
 	uint32_t op = boxed_op(t);
 	if (op == t->n || !target || target != elf_find_dynamic(f, call_boxed, NULL))

@@ -243,7 +243,7 @@ static void put_op(struct sampler_process *p, const struct unwound *u, struct sa
 	if (in.op || in.node)
 		out->op =
 		    sample_op(names, in.op ? in.op : in.node, in.op ? OP_DISPATCHED : OP_BACKWARD);
-	out->phase = in.node ? PHASE_BACKWARD : PHASE_FORWARD;
+	out->phase = in.backward ? PHASE_BACKWARD : PHASE_FORWARD;
 }
 
 void sampler_process_resolve(struct sampler_process *p, struct taken_sample *t,
@@ -254,6 +254,8 @@ void sampler_process_resolve(struct sampler_process *p, struct taken_sample *t,
 		unwind(p, t, &all->symbols, &u);
 	put_op(p, &u, &all->names, out);
 	put_python(p, t, &u, out);
+	if (!u.whole && py_stack_is_in_backward(out->python))
+		out->phase = PHASE_BACKWARD;
 	if (py_stack_compiles(out->python))
 		out->phase = PHASE_COMPILE;
 	else if (out->phase == PHASE_BACKWARD)

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -104,6 +105,27 @@ static void place_boxed(struct session *s, struct proc *p, uint64_t at)
 	maps_free(&maps);
 }
 
+/* The same of the copies of that function which other callers have. */
+static void probe_copies(struct session *s, struct proc *p, uint64_t at)
+{
+	size_t ncopies;
+	const uint64_t *copies =
+	    op_table_boxed_copies(s->ops, at - p->target->bias[OPS_CPU], &ncopies);
+	struct probe_site *sites = calloc(ncopies + 1, (1 + EXITS_MAX) * sizeof(*sites));
+	struct maps maps;
+	struct libraries l;
+	size_t n = 0;
+	for (size_t i = 0; sites && i < ncopies; i++)
+		n += op_table_boxed_sites(s->ops, copies[i], false, &sites[n]);
+	if (n && !maps_read(p->target->pid, &maps, NULL)) {
+		libraries_find(&maps, &l);
+		session_probe_library(s, (uint16_t)(p - s->procs), &l, OPS_CPU, sites, n, false,
+				      NULL);
+		maps_free(&maps);
+	}
+	free(sites);
+}
+
 int session_find_boxed(struct session *s, const struct proc *p)
 {
 	struct probe_site *first = &s->sites[s->boxed_site];
@@ -171,6 +193,7 @@ static void probe_boxed(struct session *s, struct proc *p)
 		freeze_thread(p->target->pid, WAIT_MS, &frozen);
 	place_boxed(s, p, at);
 	freeze_release(frozen);
+	probe_copies(s, p, at);
 }
 
 static void find_python(struct session *s, struct proc *p)

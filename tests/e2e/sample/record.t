@@ -135,6 +135,13 @@ compiles() {
 	like "and told apart" "$T/text" "while torch.compile compiled, in percent of that time"
 }
 
+nodes() {
+	HZ=499 ok "a program with a node of Python" record -- "$PY" sample/node.py
+	"$DITRACE" script --format jsonl "$T/data" >"$T/jsonl"
+	is "its backward is in that phase" "$(verify sample/phases "$T/jsonl")" "<module>:forward backward:backward forward:forward"
+	is "and in a node" "$(verify sample/node_ops "$T/jsonl")" "torch::autograd::PyNode"
+}
+
 user() {
 	[ "$(id -u)" = 0 ] || { skip "only root can become another user" 2; return; }
 	[ "$(cat /proc/sys/kernel/perf_event_paranoid)" -le 2 ] || { skip "kernel.perf_event_paranoid is above 2" 2; return; }
@@ -268,6 +275,7 @@ all() {
 with_torch() {
 	forking all
 	compiles
+	nodes
 	! of_first_torch || user
 	! in_long && [ "$PY" = "$FIRST" ] && skip "children: with the other torch, or make test-long" 3 || children
 }

@@ -150,6 +150,61 @@ static void check_lazy(const struct libtorch *l)
 	op_table_free(lazy);
 }
 
+/* The copies of callBoxed that one of them leads to: all that a file's symbols name, where it has
+ * them. */
+struct named {
+	uint64_t at[2 * BOXED_COPIES_MAX];
+	size_t n;
+};
+
+static int on_copy(const struct elf_symbol *s, void *arg)
+{
+	static const char name[] = "_ZNK3c1010Dispatcher9callBoxedE";
+	struct named *named = arg;
+	if (s->is_function && !strncmp(s->name, name, sizeof(name) - 1) &&
+	    !strstr(s->name, ".cold")) {
+		assert_true(named->n < 2 * BOXED_COPIES_MAX);
+		named->at[named->n++] = s->vaddr;
+	}
+	return 0;
+}
+
+static void check_copies(const struct libtorch *l)
+{
+	struct ops_file files[OPS_FILES] = {{regular_open(l->path), l->path}};
+	struct op_table *t;
+	struct err e = {0};
+	struct named named = {0};
+	struct probe_site sites[1 + EXITS_MAX];
+	size_t n;
+
+	assert_int_equal(op_table_load(files, OPS_LAZY, &t, &e), 0);
+	close(files[0].fd);
+	assert_int_equal(elf_each_symbol(t->elf[OPS_CPU], true, on_copy, &named), 0);
+	if (!named.n)
+		print_message("# %s names no copy of callBoxed\n", l->path);
+	for (size_t i = 0; i < named.n; i += 6) {
+		const uint64_t *copies = op_table_boxed_copies(t, named.at[i], &n);
+		assert_int_equal(n, named.n - 1);
+		for (size_t k = 0; k < n; k++) {
+			size_t j = 0;
+			while (j < named.n && named.at[j] != copies[k])
+				j++;
+			assert_true(j < named.n && j != i);
+			assert_true(op_table_boxed_sites(t, copies[k], false, sites) >= 2);
+		}
+	}
+	op_table_boxed_copies(t, t->ops[0].vaddr, &n); /* an op's own call is none */
+	assert_int_equal(n, 0);
+	op_table_free(t);
+}
+
+static void test_copies(void **state)
+{
+	(void)state;
+	libtorch_each(check_copies);
+}
+
 static void test_lazy(void **state)
 {
 	(void)state;
@@ -165,6 +220,7 @@ static void test_libraries(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_libraries),
-					   cmocka_unit_test(test_lazy)};
+					   cmocka_unit_test(test_lazy),
+					   cmocka_unit_test(test_copies)};
 	return unit_run(tests, NULL, NULL);
 }
