@@ -53,6 +53,37 @@ stopped() {
 	like "a list of events says what it lacks" "$T/said" 'of which the recording has sums only, left out'
 }
 
+# full ENGINE N: ditrace is stopped while the program makes more calls than its ring has room for.
+calls_counted() {
+	"$DITRACE" report --format json --group op "$T/data" | python3 -c '
+import json, sys
+calls = dict.fromkeys(sys.argv[1:], 0)
+for r in json.load(sys.stdin)["rows"]:
+    if r["op"] in calls:
+        calls[r["op"]] += r["calls"]
+print(*(f"{op}={n}" for op, n in calls.items()))' "$@"
+}
+
+full() {
+	local tracer all names
+	rm -f "$T/word" "$T/data"
+	begin '^ready' run/full.py "$T/word" "$2"
+	start_as tracer "$DITRACE" attach --engine "$1" "$target" -o "$T/data" >"$T/table" 2>"$T/err"
+	ok "a program is traced by $1" before_long has_relu
+	kill -STOP "$tracer"
+	touch "$T/word"
+	[ "$1" = ptrace ] || ok "it runs on while ditrace is stopped" wait_line "$T/out" '^done'
+	kill -CONT "$tracer"
+	the_end
+	finish "$tracer"
+	is "it ends well" "$status" 0
+	like "nothing was lost by $1" "$T/err" ', 0 lost'
+	[ "$1" = ptrace ] || like "some calls have less detail" "$T/err" '[1-9][0-9,]* ops are in the counts and times with less detail'
+	all=$(grep '^aten::' "$T/out")
+	names=$(sed -E 's/=[0-9]+//g' <<<"$all")
+	is "all are counted" "$(calls_counted $names)" "$all"
+}
+
 # With a ring that holds few records the program waits for ditrace; but not for one that is stopped, see above.
 waits() {
 	touch "$T/word"
@@ -66,6 +97,8 @@ all() {
 	burst
 	stopped
 	waits
+	full bpf 30000
+	full ptrace 200
 }
 each_torch forking all
 done_testing

@@ -245,10 +245,8 @@ static void give_sum(struct hit *h, void *arg)
 static void give(const struct hit *h, void *arg)
 {
 	struct engine_bpf *b = arg;
-	if (h->kind == HIT_CODE_FREED) {
-		sum_rows_read(&b->sums, (uint32_t)h->seq, give_sum, b);
-		b->sums.freed++;
-	}
+	if (h->kind == HIT_CODE_FREED)
+		sum_rows_freed(&b->sums, (uint32_t)h->seq, give_sum, b);
 	b->fn(h, b->arg);
 }
 
@@ -410,6 +408,7 @@ static int load(struct engine_bpf *b, uint32_t nplans, struct err *e)
 		return load_failed(r, e);
 	b->sums = (struct sum_rows){.map = bpf_map__fd(b->skel->maps.sums),
 				    .epoch = &b->skel->bss->sum_epoch,
+				    .freed_now = &b->skel->bss->sum_freed,
 				    .users = b->skel->bss->sum_users,
 				    .rows = &b->skel->bss->sum_rows,
 				    .sent = &b->skel->bss->sent_freed};

@@ -16,6 +16,7 @@ char LICENSE[] SEC("license") = "GPL";
 #include "tracer/engine/bpf/state.bpf.h"
 #include "tracer/engine/bpf/records.bpf.h"
 #include "tracer/engine/bpf/reads.bpf.h"
+#include "tracer/engine/bpf/pywalk.bpf.h"
 #include "tracer/engine/bpf/sums.bpf.h"
 
 static __always_inline void start_hit(struct bpf_thread *t, const struct frame *f, __u8 kind,
@@ -65,8 +66,6 @@ static __always_inline void prune(struct bpf_thread *t, __u64 sp, __u64 ts)
 		drop(t, f, ts);
 	}
 }
-
-#include "tracer/engine/bpf/pywalk.bpf.h"
 
 struct moved {
 	struct bpf_thread *t;
@@ -175,11 +174,13 @@ static __always_inline int is_stopped(const struct op_plan *plan, __u64 cookie)
 	return plan->flags & (PLAN_BACKWARD | PLAN_ASIDE) ? awaited : is_picked(cookie);
 }
 
-/* Whether a lean record has it, too: what tells the op, and the forward op of a node. */
-static __always_inline int is_needed(const struct op_plan *plan, __u32 read)
+/* Whether a lean record has it, too: what tells the op, and unless it is of calls that are summed
+ * up, the forward op of a node. */
+static __always_inline int is_needed(const struct bpf_thread *t, const struct op_plan *plan,
+				     __u32 read)
 {
 	return plan->identity >> (read & 31) & 1 ||
-	       (plan->flags & PLAN_BACKWARD && read == NODE_READ);
+	       (t->lean == LEAN && plan->flags & PLAN_BACKWARD && read == NODE_READ);
 }
 
 /* A loop, since bpf_loop's callback would add a frame, and the verifier allows only eight. */
@@ -187,7 +188,7 @@ static __always_inline void do_reads(struct bpf_thread *t, const struct proc_con
 				     const struct op_plan *plan, __u32 from, __u32 n, int is_exit)
 {
 	for (__u32 i = 0; i < PLAN_READS && i < n; i++)
-		if (!t->lean || is_needed(plan, from + i))
+		if (!t->lean || is_needed(t, plan, from + i))
 			do_read(t, p, plan, from + i, is_exit);
 }
 
@@ -320,7 +321,7 @@ static __always_inline void open_op(struct pt_regs *ctx, struct bpf_thread *t,
 	__u64 fill = f->muted ? 0 : ring_fill();
 	/* Of what is summed up no record says that it encloses others. */
 	int sums = f->within || fill >= RING_FULL;
-	t->lean = sums || fill >= RING_TIGHT;
+	t->lean = sums ? LEAN_SUM : fill >= RING_TIGHT ? LEAN : LEAN_NOT;
 	if (!f->muted)
 		start_hit(t, f, HIT_ENTRY, (__u32)(cookie >> 48), p->generation, ts);
 	t->depth = d + 1;
@@ -412,7 +413,7 @@ int op_exit(struct pt_regs *ctx)
 		sum_leave(t, ts, 0);
 	} else if (!f->muted) {
 		keep_regs(ctx, t);
-		t->lean = ring_fill() >= RING_TIGHT;
+		t->lean = ring_fill() >= RING_TIGHT ? LEAN : LEAN_NOT;
 		start_hit(t, f, HIT_EXIT, proc, p->generation, ts);
 		do_reads(t, p, plan, plan->nentry, plan->nexit, 1);
 		put_inner(t, f->inner_ns);
@@ -446,11 +447,11 @@ int code_freed(struct pt_regs *ctx)
 		return 0;
 	if (*met_place(t, code) == code)
 		*met_place(t, code) = 0;
-	t->lean = 0;
+	t->lean = LEAN_NOT;
 	/* What is summed up from now on may name another object at that address. */
 	__sync_fetch_and_add(&sent_freed, 1);
-	__u64 epoch = __sync_fetch_and_add(&sum_epoch, 1) + 1;
-	if (send_code(t, p, proc, HIT_CODE_FREED, code, epoch, was == TOLD_NAMED))
+	__u64 number = __sync_fetch_and_add(&sum_freed, 1) + 1;
+	if (send_code(t, p, proc, HIT_CODE_FREED, code, number, was == TOLD_NAMED))
 		__sync_fetch_and_add(&sent_freed, -1);
 	return 0;
 }

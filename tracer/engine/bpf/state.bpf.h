@@ -40,6 +40,8 @@ struct frame {
 	__u64 w[LOC_MAX];
 };
 
+enum lean { LEAN_NOT, LEAN, LEAN_SUM };
+
 struct bpf_thread {
 	__u64 seq;
 	__u64 tstate;
@@ -47,7 +49,7 @@ struct bpf_thread {
 	__u64 now_frame, now_instr; /* innermost Python frame at this hit */
 	__u32 tid, depth, shown, off;
 	__u32 py_misses, py_wait, gap, stop; /* stop: at the end of the current record */
-	__u32 lean, unused;		     /* lean: there is little room for it */
+	__u32 lean, unused;		     /* lean: enum lean */
 	__u64 window[WINDOW_WORDS];
 	struct frame open[OPEN_MAX];
 	__u64 regs[REGS + 3];

@@ -12,11 +12,6 @@ struct sum_read {
 	uint8_t room[sizeof(struct item) + sizeof(struct sum_counts)];
 };
 
-static uint32_t now_of(const struct sum_rows *s)
-{
-	return (uint32_t)__atomic_load_n(s->epoch, __ATOMIC_SEQ_CST);
-}
-
 /* Wait until nobody begins a call in an epoch before this one. That takes no time, but that of a
  * thread which waits for a processor meanwhile. False: longer than that. */
 static bool await_users(const struct sum_rows *s, uint32_t now)
@@ -40,7 +35,7 @@ static void give(const struct sum_key *k, struct sum_read *r, sums_fn *fn, void 
 	struct hit *h = (struct hit *)r->value.record;
 	if (!counts.calls || h->size < sizeof(*h) || h->size > SUM_RECORD || h->size % 8)
 		return;
-	sums_make_hit(h, k->proc, &counts);
+	sums_make_hit(h, (uint16_t)k->proc, &counts);
 	fn(h, arg);
 }
 
@@ -50,25 +45,53 @@ static bool is_over(const struct sum_rows *s, const struct sum_key *k, const str
 	return !r->value.open || s->over || !process_alive((pid_t)k->tid);
 }
 
-int sum_rows_read(struct sum_rows *s, uint32_t epoch, sums_fn *fn, void *arg)
+/* Whether it is to be read: all, or what may name code that was freed as that number. */
+static bool is_wanted(const struct sum_key *k, bool all, uint32_t number)
 {
-	struct sum_key all[2], *k = &all[0], *next = &all[1];
+	return all || k->bare || (int32_t)(k->freed - number) < 0;
+}
+
+static bool take(const struct sum_rows *s, const struct sum_key *k, struct sum_read *r)
+{
+	return !bpf_map_lookup_elem(s->map, k, &r->value) && is_over(s, k, r) &&
+	       !bpf_map_delete_elem(s->map, k);
+}
+
+static int read_rows(struct sum_rows *s, uint32_t number, sums_fn *fn, void *arg)
+{
+	struct sum_key keys[2], *k = &keys[0], *next = &keys[1];
 	_Alignas(8) struct sum_read r;
+	uint32_t least = (uint32_t)__atomic_load_n(s->freed_now, __ATOMIC_SEQ_CST);
+	const uint32_t epoch = (uint32_t)__atomic_add_fetch(s->epoch, 1, __ATOMIC_SEQ_CST);
+	/* After that: rows of before it name no code whose record is sent from now on. */
+	const bool all = s->over || __atomic_load_n(s->sent, __ATOMIC_SEQ_CST) == s->freed;
 	int n = 0;
-	if (!__atomic_load_n(s->rows, __ATOMIC_SEQ_CST) || !await_users(s, now_of(s)))
+	if (!await_users(s, epoch))
 		return 0;
 	for (int end = bpf_map_get_next_key(s->map, NULL, k); !end;) {
 		end = bpf_map_get_next_key(s->map, k, next);
-		if ((int32_t)(k->epoch - epoch) < 0 && !bpf_map_lookup_elem(s->map, k, &r.value) &&
-		    is_over(s, k, &r) && !bpf_map_delete_elem(s->map, k)) {
+		if ((int32_t)(k->epoch - epoch) < 0 && is_wanted(k, all, number) &&
+		    take(s, k, &r)) {
 			__atomic_fetch_sub(s->rows, 1, __ATOMIC_SEQ_CST);
 			give(k, &r, fn, arg);
 			n++;
+		} else if (!k->bare && (int32_t)(k->freed - least) < 0) {
+			least = k->freed;
 		}
 		struct sum_key *was = k;
 		k = next;
 		next = was;
 	}
+	s->least = least;
+	return n;
+}
+
+int sum_rows_freed(struct sum_rows *s, uint32_t number, sums_fn *fn, void *arg)
+{
+	int n = 0;
+	if (__atomic_load_n(s->rows, __ATOMIC_SEQ_CST) && (int32_t)(s->least - number) < 0)
+		n = read_rows(s, number, fn, arg);
+	s->freed++;
 	return n;
 }
 
@@ -79,8 +102,5 @@ int sum_rows_tick(struct sum_rows *s, bool all, sums_fn *fn, void *arg)
 	if (!__atomic_load_n(s->rows, __ATOMIC_SEQ_CST) || (!all && now - s->read_ns < EVERY_NS))
 		return 0;
 	s->read_ns = now;
-	const uint32_t epoch = (uint32_t)__atomic_add_fetch(s->epoch, 1, __ATOMIC_SEQ_CST);
-	if (__atomic_load_n(s->sent, __ATOMIC_SEQ_CST) != s->freed)
-		return 0;
-	return sum_rows_read(s, epoch, fn, arg);
+	return read_rows(s, s->least, fn, arg);
 }

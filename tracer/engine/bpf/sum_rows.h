@@ -11,7 +11,7 @@
 
 /* As in tracer/engine/sums.h, of all threads together. */
 enum {
-	SUM_ROWS = 2048,
+	SUM_ROWS = 3072,
 	SUM_ROWS_FULL = 1024,
 	SUM_ROWS_PLAIN = 1536,
 	SUM_RECORD = 3584, /* bytes of an entry, with the longest stack */
@@ -21,8 +21,10 @@ enum {
 struct sum_key {
 	__u64 hash; /* of the items */
 	__u32 tid, op, epoch;
-	__u16 proc;
-	__u8 flags, zero;
+	__u32
+	    freed; /* code objects that had been freed then; 0 without a stack, which names none */
+	__u32 proc;
+	__u8 flags, bare, zero[2]; /* bare: without a stack */
 };
 
 struct sum_value {
@@ -40,15 +42,18 @@ struct sum_value {
 struct sum_rows {
 	int map;
 	__u64 *epoch;
+	const __u64 *freed_now; /* code objects that were freed */
 	__u32 *users, *rows;
 	bool over;	   /* no program runs any more: calls that are open remain so */
 	__u64 freed;	   /* records of freed code that were handed over */
 	const __u64 *sent; /* those that were sent, or are about to be */
+	__u32 least;	   /* no row with a stack is of a time when less code had been freed */
 	__u64 read_ns;	   /* when they were last read */
 };
 
-/* Hand over and delete the rows of epochs before `epoch`; returns their number. */
-int sum_rows_read(struct sum_rows *s, __u32 epoch, sums_fn *fn, void *arg);
+/* Hand over and delete the rows whose stacks may name code that was freed as that number. Returns
+ * their number. */
+int sum_rows_freed(struct sum_rows *s, __u32 number, sums_fn *fn, void *arg);
 
 /* Hand over what was summed up until now, unless it may be behind code whose record of having been
  * freed is still to come. Not more often than it takes, but where `all` is said. Returns the number

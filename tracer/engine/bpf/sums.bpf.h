@@ -15,6 +15,7 @@ struct {
 
 const volatile int may_sum; /* calls are summed up, instead of lost */
 __u64 sum_epoch;	    /* 64 bits, as the value before an addition to fewer takes -mcpu=v3 */
+__u64 sum_freed;	    /* code objects that were freed */
 __u32 sum_users[SUM_EPOCHS];
 __u32 sum_rows;	  /* in the map */
 __u64 sent_freed; /* HIT_CODE_FREED that were sent, or are about to be */
@@ -117,6 +118,14 @@ static __always_inline struct frame *top(struct bpf_thread *t)
 	return d && d <= OPEN_MAX ? &t->open[(d - 1) & (OPEN_MAX - 1)] : 0;
 }
 
+/* What the stack named is not named by any record. */
+static __always_inline void forget_fresh(struct bpf_thread *t)
+{
+	for (__u32 i = 0; i < FRESH && i < t->nfresh; i++)
+		*met_place(t, t->fresh[i]) = 0;
+	t->nfresh = 0;
+}
+
 /* The innermost call has begun; the buffer holds what tells its op, and from `stack` on its stack.
  */
 __noinline int sum_enter(struct bpf_thread *t, __u32 proc, __u32 stack)
@@ -135,7 +144,8 @@ __noinline int sum_enter(struct bpf_thread *t, __u32 proc, __u32 stack)
 	struct sum_key k = {.tid = t->tid,
 			    .op = f->op,
 			    .epoch = (__u32)epoch,
-			    .proc = (__u16)proc,
+			    .freed = (__u32) * (volatile __u64 *)&sum_freed,
+			    .proc = proc,
 			    .flags = h->flags};
 	struct sum_value *row = sum_row(t, &k, SUM_ROWS_FULL);
 	if (!row) {
@@ -145,6 +155,9 @@ __noinline int sum_enter(struct bpf_thread *t, __u32 proc, __u32 stack)
 	}
 	if (!row) {
 		t->off = stack;
+		k.bare = 1;
+		k.freed = 0;
+		forget_fresh(t);
 		row = sum_row(t, &k, SUM_ROWS);
 	}
 	if (row) {
