@@ -48,6 +48,8 @@ static __always_inline void drop(struct bpf_thread *t, const struct frame *f, __
 {
 	if (f->summed)
 		sum_leave(t, ts, 1);
+	else if (!f->muted)
+		t->thrown = 1;
 	t->shown -= is_shown(f);
 	t->depth--;
 }
@@ -320,7 +322,7 @@ static __always_inline void open_op(struct pt_regs *ctx, struct bpf_thread *t,
 	keep_words(ctx, t, plan, f);
 	__u64 fill = f->muted ? 0 : ring_fill();
 	/* Of what is summed up no record says that it encloses others. */
-	int sums = f->within || fill >= RING_FULL;
+	int sums = f->within || (fill >= RING_FULL && !t->thrown);
 	t->lean = sums ? LEAN_SUM : fill >= RING_TIGHT ? LEAN : LEAN_NOT;
 	if (!f->muted)
 		start_hit(t, f, HIT_ENTRY, (__u32)(cookie >> 48), p->generation, ts);
@@ -332,10 +334,12 @@ static __always_inline void open_op(struct pt_regs *ctx, struct bpf_thread *t,
 	if (p->py_on && (plan->flags & PLAN_PY))
 		put_python(t, p, d && !sums ? up->py_sent : 0, up, f);
 	t->shown += is_shown(f);
-	if (sums)
+	if (sums) {
 		sum_enter(t, (__u32)(cookie >> 48), stack);
-	else
+	} else {
 		send(t, 0);
+		t->thrown = 0;
+	}
 	tell_code(t, p, (__u32)(cookie >> 48));
 }
 
@@ -418,6 +422,7 @@ int op_exit(struct pt_regs *ctx)
 		do_reads(t, p, plan, plan->nentry, plan->nexit, 1);
 		put_inner(t, f->inner_ns);
 		send(t, 0);
+		t->thrown = 0;
 	}
 	t->depth--;
 out:

@@ -49,7 +49,8 @@ struct bpf_thread {
 	__u64 now_frame, now_instr; /* innermost Python frame at this hit */
 	__u32 tid, depth, shown, off;
 	__u32 py_misses, py_wait, gap, stop; /* stop: at the end of the current record */
-	__u32 lean, unused;		     /* lean: enum lean */
+	__u32 lean;			     /* enum lean */
+	__u32 thrown; /* a recorded call was left by an exception: the next record tells that */
 	__u64 window[WINDOW_WORDS];
 	struct frame open[OPEN_MAX];
 	__u64 regs[REGS + 3];
