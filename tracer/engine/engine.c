@@ -13,7 +13,7 @@ static int open_other(const struct engine_wanted *w, const struct err *why, stru
 	struct err no_bpf = {0}, no_shim = *why;
 	if (w->stops) {
 		err_set(&no_bpf, -ENOTSUP, "bpf stops no threads");
-	} else if (!engine_bpf_open(w->nplans, out, &no_bpf)) {
+	} else if (!engine_bpf_open(w->nplans, w->may_sum, out, &no_bpf)) {
 		err_set(note, why->code, "engine bpf: %s", why->what);
 		return 0;
 	}
@@ -39,7 +39,7 @@ static int open_auto(const struct engine_wanted *w, struct engine **out, struct 
 		     struct err *e)
 {
 	struct err no_bpf = {0}, no_shim = {0};
-	if (w->not_shim && !engine_bpf_open(w->nplans, out, &no_bpf)) {
+	if (w->not_shim && !engine_bpf_open(w->nplans, w->may_sum, out, &no_bpf)) {
 		err_set(note, -ENOTSUP, "engine bpf: %s", w->not_shim);
 		return 0;
 	}
@@ -59,7 +59,7 @@ int engine_open(const struct engine_wanted *w, struct engine **out, struct err *
 	if (w->choice == ENGINE_PTRACE)
 		return engine_ptrace_open(w->nplans, w->interesting, out, e);
 	if (w->choice == ENGINE_BPF)
-		return engine_bpf_open(w->nplans, out, e);
+		return engine_bpf_open(w->nplans, w->may_sum, out, e);
 	return w->choice == ENGINE_SHIM || w->waits || w->buffer ? engine_shim_open(w, out, e)
 								 : open_auto(w, out, note, e);
 }

@@ -189,9 +189,10 @@ struct engine {
 };
 
 /* The engine bpf: uprobe_multi links (Linux 6.6, include/uapi/linux/bpf.h BPF_TRACE_UPROBE_MULTI).
- * `nplans` is the most plan entries that will be set. Needs CAP_BPF and CAP_PERFMON, or
- * CAP_SYS_ADMIN. Returns 0 and *out, or -errno with *e naming what is missing. */
-int engine_bpf_open(uint32_t nplans, struct engine **out, struct err *e);
+ * `nplans` is the most plan entries that will be set; `may_sum` as in struct engine_wanted. Needs
+ * CAP_BPF and CAP_PERFMON, or CAP_SYS_ADMIN. Returns 0 and *out, or -errno with *e naming what is
+ * missing. */
+int engine_bpf_open(uint32_t nplans, bool may_sum, struct engine **out, struct err *e);
 
 /* The engine ptrace: breakpoints, handled by a tracing process of its own, which restores
  * everything however ditrace ends. `interesting`: see interesting_fn. Needs only the right to

@@ -241,7 +241,7 @@ static bool take_new(struct sum_counts *was, const struct sum_counts *now, struc
 	return grew;
 }
 
-static void give(struct hit *h, uint16_t proc, const struct sum_counts *new, sums_fn *fn, void *arg)
+void sums_make_hit(struct hit *h, uint16_t proc, const struct sum_counts *new)
 {
 	struct item *it = (struct item *)((uint8_t *)h + h->size);
 	*it = (struct item){.kind = ITEM_SUM, .read = ITEM_NO_READ, .len = sizeof(*new)};
@@ -250,7 +250,6 @@ static void give(struct hit *h, uint16_t proc, const struct sum_counts *new, sum
 	h->kind = HIT_SUM;
 	h->flags &= HIT_BACKWARD | HIT_NESTED | HIT_AGAIN;
 	h->proc = proc;
-	fn(h, arg);
 }
 
 bool sums_read(struct sums *s, struct sums_reader *r, uint16_t proc, bool ended, sums_fn *fn,
@@ -275,8 +274,10 @@ bool sums_read(struct sums *s, struct sums_reader *r, uint16_t proc, bool ended,
 		if (row.round != r->round[i])
 			r->counts[i] = (struct sum_counts){0};
 		r->round[i] = row.round;
-		if (take_new(&r->counts[i], &row.counts, &new))
-			give(h, proc, &new, fn, arg);
+		if (!take_new(&r->counts[i], &row.counts, &new))
+			continue;
+		sums_make_hit(h, proc, &new);
+		fn(h, arg);
 	}
 	if (all)
 		atomic_store_explicit(&s->read, written, memory_order_release);

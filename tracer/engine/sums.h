@@ -80,6 +80,9 @@ typedef void sums_fn(struct hit *h, void *arg);
 bool sums_read(struct sums *s, struct sums_reader *r, uint16_t proc, bool ended, sums_fn *fn,
 	       void *arg);
 
+/* Make of the entry of a row, which has room for it, the hit of that kind. */
+void sums_make_hit(struct hit *h, uint16_t proc, const struct sum_counts *new);
+
 /* Whether there is anything to be read. */
 static inline bool sums_changed(const struct sums *s)
 {

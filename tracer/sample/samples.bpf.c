@@ -12,6 +12,7 @@
 char LICENSE[] SEC("license") = "GPL";
 
 #define BUF_MAX (4 << 10)
+#include "tracer/engine/bpf/sum_rows.h"
 #include "tracer/engine/bpf/state.bpf.h"
 #include "tracer/engine/bpf/records.bpf.h"
 #include "tracer/engine/bpf/pywalk.bpf.h"

@@ -53,6 +53,37 @@ stopped() {
 	like "a list of events says what it lacks" "$T/said" 'of which the recording has sums only, left out'
 }
 
+# counted OP...: how often each was called
+counted() {
+	"$DITRACE" report --format json --group op "$T/data" | python3 -c '
+import json, sys
+calls = dict.fromkeys(sys.argv[1:], 0)
+for r in json.load(sys.stdin)["rows"]:
+    if r["op"] in calls:
+        calls[r["op"]] += r["calls"]
+print(*(f"{op}={n}" for op, n in calls.items()))' "$@"
+}
+
+# The engine bpf: ditrace is stopped while threads make more calls than the kernel's ring has room for.
+full() {
+	local tracer all
+	rm -f "$T/word" "$T/data"
+	begin '^ready' run/full.py "$T/word" 20000
+	start_as tracer "$DITRACE" attach --engine bpf "$target" -o "$T/data" >"$T/table" 2>"$T/err"
+	ok "a program with threads is traced" before_long has_relu
+	kill -STOP "$tracer"
+	touch "$T/word"
+	ok "it runs on while ditrace is stopped" wait_line "$T/out" '^done'
+	kill -CONT "$tracer"
+	the_end
+	finish "$tracer"
+	is "it ends well" "$status" 0
+	like "none of their calls was lost" "$T/err" ', 0 lost'
+	like "some have less detail" "$T/err" '[1-9][0-9,]* ops are in the counts and times with less detail'
+	all=$(grep '^aten::' "$T/out")
+	is "all of each op are counted, as the program has" "$(counted $(sed -E 's/=[0-9]+//g' <<<"$all"))" "$all"
+}
+
 # With a ring that holds few records the program waits for ditrace; but not for one that is stopped, see above.
 waits() {
 	touch "$T/word"
@@ -66,6 +97,7 @@ all() {
 	burst
 	stopped
 	waits
+	full
 }
 each_torch forking all
 done_testing

@@ -15,6 +15,7 @@
 #include "symbolizer/target/maps.h"
 #include "tracer/engine/bpf/internal.h"
 #include "tracer/engine/bpf/links.h"
+#include "tracer/engine/bpf/sum_rows.h"
 #include "tracer/engine/bpf/probes.skel.h"
 
 enum { ROUNDS = 16, CALLS = 250 };
@@ -32,6 +33,10 @@ struct engine_bpf {
 	uint32_t turn;
 	uint64_t turn_exits; /* bss.exits when the turn began */
 	struct turn_spent turns[TURNS_LAST + 1];
+	bool may_sum;
+	struct sum_rows sums;
+	engine_hit_fn *fn; /* during consume */
+	void *arg;
 };
 
 static struct engine_bpf *of(struct engine *g)
@@ -183,6 +188,7 @@ static int attach(struct engine *g, pid_t pid, uint16_t proc, const struct probe
 static void detach(struct engine *g, uint16_t proc)
 {
 	links_drop(of(g)->links, proc);
+	of(g)->sums.over |= proc == ENGINE_ALL_PROCS;
 	entries_drop(&of(g)->entries, of(g)->links, proc);
 }
 
@@ -229,11 +235,30 @@ static void programs(const struct engine *g, struct turn_programs *out)
 				      .rest = mean(s->rest_ns, s->rest_sampled)};
 }
 
+static void give_sum(struct hit *h, void *arg)
+{
+	const struct engine_bpf *b = arg;
+	b->fn(h, b->arg);
+}
+
+/* What was summed up before code was freed may have it in its stack. */
+static void give(const struct hit *h, void *arg)
+{
+	struct engine_bpf *b = arg;
+	if (h->kind == HIT_CODE_FREED)
+		sum_rows_freed(&b->sums, (uint32_t)h->seq, give_sum, b);
+	b->fn(h, b->arg);
+}
+
 static int consume(struct engine *g, engine_hit_fn *fn, void *arg)
 {
 	struct engine_bpf *b = of(g);
 	bool alive = links_alive(b->links);
-	int n = backlog_consume(b->backlog, fn, arg);
+	b->fn = fn;
+	b->arg = arg;
+	int n = backlog_consume(b->backlog, b->may_sum ? give : fn, b->may_sum ? b : arg);
+	if (b->may_sum && n >= 0)
+		n += sum_rows_tick(&b->sums, !n, give_sum, b);
 	return n || alive ? n : -ECHILD;
 }
 
@@ -375,11 +400,18 @@ static int load(struct engine_bpf *b, uint32_t nplans, struct err *e)
 		return load_failed(-errno, e);
 	b->skel->rodata->ns_dev = ns_dev;
 	b->skel->rodata->ns_ino = ns_ino;
+	b->skel->rodata->may_sum = b->may_sum;
 	bpf_map__set_max_entries(b->skel->maps.plans, nplans);
 	set_program_types(b->skel);
 	r = probes_bpf__load(b->skel);
 	if (r)
 		return load_failed(r, e);
+	b->sums = (struct sum_rows){.map = bpf_map__fd(b->skel->maps.sums),
+				    .epoch = &b->skel->bss->sum_epoch,
+				    .freed_now = &b->skel->bss->sum_freed,
+				    .users = b->skel->bss->sum_users,
+				    .rows = &b->skel->bss->sum_rows,
+				    .sent = &b->skel->bss->sent_freed};
 	b->exit_link = bpf_program__attach(b->skel->progs.thread_exit);
 	if (!b->exit_link)
 		return load_failed(-errno, e);
@@ -393,12 +425,13 @@ static int load(struct engine_bpf *b, uint32_t nplans, struct err *e)
 	return r ? err_set(e, r, "cannot start a thread: %s", strerror(-r)) : 0;
 }
 
-int engine_bpf_open(uint32_t nplans, struct engine **out, struct err *e)
+int engine_bpf_open(uint32_t nplans, bool may_sum, struct engine **out, struct err *e)
 {
 	struct engine_bpf *b = calloc(1, sizeof(*b));
 	if (!b)
 		return err_set(e, -ENOMEM, "no memory");
 	b->nplans = nplans;
+	b->may_sum = may_sum;
 	b->engine = (struct engine){
 	    .name = "bpf",
 	    .gone =

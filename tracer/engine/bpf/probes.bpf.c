@@ -9,12 +9,15 @@
 #include <bpf/bpf_core_read.h>
 
 #include "symbolizer/plan/plan.h"
+#include "tracer/engine/bpf/sum_rows.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
 #include "tracer/engine/bpf/state.bpf.h"
 #include "tracer/engine/bpf/records.bpf.h"
 #include "tracer/engine/bpf/reads.bpf.h"
+#include "tracer/engine/bpf/pywalk.bpf.h"
+#include "tracer/engine/bpf/sums.bpf.h"
 
 static __always_inline void start_hit(struct bpf_thread *t, const struct frame *f, __u8 kind,
 				      __u32 proc, __u32 gen, __u64 ts)
@@ -22,7 +25,7 @@ static __always_inline void start_hit(struct bpf_thread *t, const struct frame *
 	struct hit *h = (struct hit *)t->buf;
 	h->size = 0;
 	h->kind = kind;
-	h->flags = f->backward ? HIT_BACKWARD : 0;
+	h->flags = (f->backward ? HIT_BACKWARD : 0) | (t->lean ? HIT_LEAN : 0);
 	h->depth = (__u16)t->shown;
 	h->op = f->op;
 	h->proc = (__u16)proc;
@@ -41,9 +44,19 @@ static __always_inline int is_shown(const struct frame *f)
 	return !f->muted && !f->aside;
 }
 
+static __always_inline void drop(struct bpf_thread *t, const struct frame *f, __u64 ts)
+{
+	if (f->summed)
+		sum_leave(t, ts, 1);
+	else if (!f->muted)
+		t->thrown = 1;
+	t->shown -= is_shown(f);
+	t->depth--;
+}
+
 /* Drop frames that an exception unwound: their stack pointer is below `sp`, where the thread is
  * now. */
-static __always_inline void prune(struct bpf_thread *t, __u64 sp)
+static __always_inline void prune(struct bpf_thread *t, __u64 sp, __u64 ts)
 {
 	for (int i = 0; i < OPEN_MAX; i++) {
 		__u32 d = t->depth;
@@ -52,16 +65,14 @@ static __always_inline void prune(struct bpf_thread *t, __u64 sp)
 		struct frame *f = &t->open[(d - 1) & (OPEN_MAX - 1)];
 		if (f->sp > sp)
 			break;
-		t->shown -= is_shown(f);
-		t->depth = d - 1;
+		drop(t, f, ts);
 	}
 }
-
-#include "tracer/engine/bpf/pywalk.bpf.h"
 
 struct moved {
 	struct bpf_thread *t;
 	const struct proc_conf *p;
+	__u64 ts;
 };
 
 static long each_open(__u32 i, void *arg)
@@ -75,15 +86,14 @@ static long each_open(__u32 i, void *arg)
 	struct frame *f = &t->open[(d - 1) & (OPEN_MAX - 1)];
 	if (!has_moved_on(t, m->p, f->py_frame, f->py_instr))
 		return 1;
-	t->shown -= is_shown(f);
-	t->depth = d - 1;
+	drop(t, f, m->ts);
 	return 0;
 }
 
 /* Drop frames that the stack pointer does not show to be over, but the Python frames do. */
-static __always_inline void prune_moved(struct bpf_thread *t, const struct proc_conf *p)
+static __always_inline void prune_moved(struct bpf_thread *t, const struct proc_conf *p, __u64 ts)
 {
-	struct moved m = {.t = t, .p = p};
+	struct moved m = {.t = t, .p = p, .ts = ts};
 	bpf_loop(OPEN_MAX, each_open, &m, 0);
 }
 
@@ -166,12 +176,22 @@ static __always_inline int is_stopped(const struct op_plan *plan, __u64 cookie)
 	return plan->flags & (PLAN_BACKWARD | PLAN_ASIDE) ? awaited : is_picked(cookie);
 }
 
+/* Whether a lean record has it, too: what tells the op, and unless it is of calls that are summed
+ * up, the forward op of a node. */
+static __always_inline int is_needed(const struct bpf_thread *t, const struct op_plan *plan,
+				     __u32 read)
+{
+	return plan->identity >> (read & 31) & 1 ||
+	       (t->lean == LEAN && plan->flags & PLAN_BACKWARD && read == NODE_READ);
+}
+
 /* A loop, since bpf_loop's callback would add a frame, and the verifier allows only eight. */
 static __always_inline void do_reads(struct bpf_thread *t, const struct proc_conf *p,
 				     const struct op_plan *plan, __u32 from, __u32 n, int is_exit)
 {
 	for (__u32 i = 0; i < PLAN_READS && i < n; i++)
-		do_read(t, p, plan, from + i, is_exit);
+		if (!t->lean || is_needed(t, plan, from + i))
+			do_read(t, p, plan, from + i, is_exit);
 }
 
 static __always_inline void account(__u64 since, __u64 *sampled, __u64 *ns)
@@ -206,14 +226,15 @@ static __always_inline void put_lines(struct bpf_thread *t, const struct proc_co
 	}
 }
 
-/* 0, or nonzero when the record was lost. */
+/* `seq` is that of the record, `whole`: what is in it, too. 0, or nonzero when the record was lost.
+ */
 static __always_inline int send_code(struct bpf_thread *t, const struct proc_conf *p, __u32 proc,
-				     __u8 kind, __u64 code)
+				     __u8 kind, __u64 code, __u64 seq, int whole)
 {
-	struct frame none = {.sp = code};
+	struct frame none = {.sp = code, .seq = seq};
 	__u32 gap = t->gap;
 	start_hit(t, &none, kind, proc, 0, bpf_ktime_get_ns());
-	if (kind == HIT_CODE_MET) {
+	if (whole) {
 		put_region(t, code, p->code.size & 0x1ff);
 		put_region(t, user_word(code + p->code.filename), CODE_STRING);
 		put_region(t, user_word(code + p->code.name), CODE_STRING);
@@ -235,16 +256,18 @@ static long each_fresh(__u32 i, void *arg)
 {
 	struct telling *a = arg;
 	__u64 code = a->t->fresh[i & (FRESH - 1)], key = a->proc << 48 | code;
-	__u8 one = 1;
+	__u8 named = TOLD_NAMED, sent = TOLD_SENT;
 	if (i >= a->t->nfresh)
 		return 1;
-	if (bpf_map_lookup_elem(&told, &key))
+	const __u8 *was = bpf_map_lookup_elem(&told, &key);
+	if (was && *was == TOLD_SENT)
 		return 0;
-	if (bpf_map_update_elem(&told, &key, &one, BPF_ANY))
+	if (bpf_map_update_elem(&told, &key, &sent, BPF_ANY))
 		told_full = 1;
-	if (!send_code(a->t, a->p, (__u32)a->proc, HIT_CODE_MET, code))
+	if (ring_fill() < RING_FULL &&
+	    !send_code(a->t, a->p, (__u32)a->proc, HIT_CODE_MET, code, 0, 1))
 		return 0;
-	bpf_map_delete_elem(&told, &key); /* retry at its next use */
+	bpf_map_update_elem(&told, &key, &named, BPF_EXIST); /* retry at its next use */
 	*met_place(a->t, code) = 0;
 	return 0;
 }
@@ -270,9 +293,9 @@ static __always_inline void open_op(struct pt_regs *ctx, struct bpf_thread *t,
 		t->py_wait = 0;
 	t->now_frame = p->py_on ? innermost(t, p) : 0;
 	t->now_instr = t->now_frame ? frame_instr(t, &p->py) : 0;
-	prune(t, sp);
+	prune(t, sp, ts);
 	if (t->now_frame)
-		prune_moved(t, p);
+		prune_moved(t, p, ts);
 	__u32 d = t->depth;
 	if (d >= OPEN_MAX) {
 		__sync_fetch_and_add(&lost_depth, 1);
@@ -287,22 +310,36 @@ static __always_inline void open_op(struct pt_regs *ctx, struct bpf_thread *t,
 	f->base = plan->flags & PLAN_BACKWARD || !d ? t->now_frame : up->base;
 	f->py_sent = 0;
 	f->counted = 0;
+	f->summed = SUM_NO;
+	f->within = d && (is_shown(up) ? up->summed != SUM_NO : up->within);
+	f->ts = ts;
+	f->inner_ns = 0;
 	f->py_frame = t->now_frame;
 	f->py_instr = t->now_instr;
 	f->muted = (__u8)is_muted(p, plan, t, f);
 	f->aside = (plan->flags & PLAN_ASIDE) != 0;
 	f->stop = !f->muted && is_stopped(plan, cookie);
 	keep_words(ctx, t, plan, f);
+	__u64 fill = f->muted ? 0 : ring_fill();
+	/* Of what is summed up no record says that it encloses others. */
+	int sums = f->within || (fill >= RING_FULL && !t->thrown);
+	t->lean = sums ? LEAN_SUM : fill >= RING_TIGHT ? LEAN : LEAN_NOT;
 	if (!f->muted)
 		start_hit(t, f, HIT_ENTRY, (__u32)(cookie >> 48), p->generation, ts);
 	t->depth = d + 1;
 	if (f->muted)
 		return;
 	do_reads(t, p, plan, 0, plan->nentry, 0);
+	__u32 stack = t->off;
 	if (p->py_on && (plan->flags & PLAN_PY))
-		put_python(t, p, d ? up->py_sent : 0, up, f);
+		put_python(t, p, d && !sums ? up->py_sent : 0, up, f);
 	t->shown += is_shown(f);
-	send(t, 0);
+	if (sums) {
+		sum_enter(t, (__u32)(cookie >> 48), stack);
+	} else {
+		send(t, 0);
+		t->thrown = 0;
+	}
 	tell_code(t, p, (__u32)(cookie >> 48));
 }
 
@@ -322,7 +359,7 @@ int op_entry(struct pt_regs *ctx)
 }
 
 /* Drop everything above the innermost open frame of `op`; 0 when there is none. */
-static __always_inline struct frame *find_open(struct bpf_thread *t, __u32 op, __u64 sp)
+static __always_inline struct frame *find_open(struct bpf_thread *t, __u32 op, __u64 sp, __u64 ts)
 {
 	for (int i = 0; i < OPEN_MAX; i++) {
 		__u32 d = t->depth;
@@ -331,8 +368,7 @@ static __always_inline struct frame *find_open(struct bpf_thread *t, __u32 op, _
 		struct frame *f = &t->open[(d - 1) & (OPEN_MAX - 1)];
 		if (f->op == op && f->sp >= sp)
 			return f;
-		t->depth = d - 1;
-		t->shown -= is_shown(f);
+		drop(t, f, ts);
 	}
 	return 0;
 }
@@ -350,6 +386,16 @@ static __always_inline int is_open(const struct bpf_thread *t, __u32 op, __u64 s
 	return 0;
 }
 
+/* Time in calls made by it that are summed up. */
+static __always_inline void put_inner(struct bpf_thread *t, __u64 ns)
+{
+	struct item *it = ns ? begin_item(t, ITEM_INNER, ITEM_NO_READ, 0) : 0;
+	if (!it)
+		return;
+	put_word(t, ns);
+	it->len = sizeof(ns);
+}
+
 SEC("uprobe.s")
 int op_exit(struct pt_regs *ctx)
 {
@@ -363,15 +409,20 @@ int op_exit(struct pt_regs *ctx)
 	/* An op that was already running when the probes were placed has no open frame. */
 	if (!plan || !p || !t || !is_open(t, op, sp))
 		goto out;
-	struct frame *f = find_open(t, op, sp);
+	struct frame *f = find_open(t, op, sp, ts);
 	if (!f)
 		goto out;
 	t->shown -= is_shown(f);
-	if (!f->muted) {
+	if (f->summed) {
+		sum_leave(t, ts, 0);
+	} else if (!f->muted) {
 		keep_regs(ctx, t);
+		t->lean = ring_fill() >= RING_TIGHT ? LEAN : LEAN_NOT;
 		start_hit(t, f, HIT_EXIT, proc, p->generation, ts);
 		do_reads(t, p, plan, plan->nentry, plan->nexit, 1);
+		put_inner(t, f->inner_ns);
 		send(t, 0);
+		t->thrown = 0;
 	}
 	t->depth--;
 out:
@@ -392,6 +443,8 @@ int code_freed(struct pt_regs *ctx)
 	__u32 proc = (__u32)(cookie >> 48);
 	const struct proc_conf *p = bpf_map_lookup_elem(&procs, &proc);
 	__u64 code = PT_REGS_PARM1(ctx), key = (__u64)proc << 48 | code;
+	const __u8 *known = bpf_map_lookup_elem(&told, &key);
+	__u8 was = known ? *known : TOLD_NOT;
 	if (bpf_map_delete_elem(&told, &key) && !told_full)
 		return 0;
 	struct bpf_thread *t = this_thread();
@@ -399,7 +452,12 @@ int code_freed(struct pt_regs *ctx)
 		return 0;
 	if (*met_place(t, code) == code)
 		*met_place(t, code) = 0;
-	send_code(t, p, proc, HIT_CODE_FREED, code);
+	t->lean = LEAN_NOT;
+	/* What is summed up from now on may name another object at that address. */
+	__sync_fetch_and_add(&sent_freed, 1);
+	__u64 number = __sync_fetch_and_add(&sum_freed, 1) + 1;
+	if (send_code(t, p, proc, HIT_CODE_FREED, code, number, was == TOLD_NAMED))
+		__sync_fetch_and_add(&sent_freed, -1);
 	return 0;
 }
 

@@ -91,6 +91,8 @@ static __always_inline long copy_user(struct bpf_thread *t, __u32 len, __u64 src
 	long r = read_user(&t->buf[off], n, src);
 	if (r)
 		return r;
+	if (n & 7)
+		__builtin_memset(&t->buf[off + n], 0, 7);
 	t->off = (__u32)off + (((__u32)n + 7) & ~7U);
 	return 0;
 }

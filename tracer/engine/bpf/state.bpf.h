@@ -4,6 +4,7 @@
 #define BUF_MAX (20 << 10)
 #endif
 #define BUF_SLACK (4 << 10)
+#define RING_BYTES (32 << 20)
 #define WINDOW_WORDS 32 /* a power of two, at least PY_TSTATE_WINDOW / 8 */
 #define REGS 21		/* words of struct pt_regs */
 #define CODES 128	/* a power of two, as FRESH */
@@ -33,8 +34,13 @@ struct frame {
 	__u32 op;
 	__u8 muted, backward, py_sent, counted;
 	__u8 aside, stop;
+	__u8 summed, within; /* within: in a call that is summed up */
+	__u64 ts, inner_ns;  /* inner_ns: spent in calls made by it that are summed up */
+	struct sum_key key;
 	__u64 w[LOC_MAX];
 };
+
+enum lean { LEAN_NOT, LEAN, LEAN_SUM };
 
 struct bpf_thread {
 	__u64 seq;
@@ -43,6 +49,8 @@ struct bpf_thread {
 	__u64 now_frame, now_instr; /* innermost Python frame at this hit */
 	__u32 tid, depth, shown, off;
 	__u32 py_misses, py_wait, gap, stop; /* stop: at the end of the current record */
+	__u32 lean;			     /* enum lean */
+	__u32 thrown; /* a recorded call was left by an exception: the next record tells that */
 	__u64 window[WINDOW_WORDS];
 	struct frame open[OPEN_MAX];
 	__u64 regs[REGS + 3];
@@ -53,7 +61,7 @@ struct bpf_thread {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 32 << 20);
+	__uint(max_entries, RING_BYTES);
 } ring SEC(".maps");
 
 struct {
@@ -100,7 +108,9 @@ struct {
 	__type(value, __u64);
 } calls SEC(".maps");
 
-/* Python code objects that were sent: process number << 48 | address. */
+/* Python code objects that records name, and whether they were sent (enum told): process number <<
+ * 48 | address. */
+enum told { TOLD_NOT, TOLD_NAMED, TOLD_SENT };
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1 << 16);

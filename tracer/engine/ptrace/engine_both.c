@@ -276,7 +276,7 @@ int engine_both_open(uint32_t nplans, interesting_fn *interesting, const struct 
 	int r = engine_ptrace_open(1, interesting, &b->ptrace, e);
 	if (!r)
 		engine_ptrace_hold_signalled(b->ptrace);
-	r = r ? r : engine_bpf_open(nplans, &b->bpf, e);
+	r = r ? r : engine_bpf_open(nplans, false, &b->bpf, e);
 	if (!r && (r = engine_bpf_pick(b->bpf, pick)))
 		err_set(e, r, "cannot tell eBPF which calls are chosen: %s", strerror(-r));
 	if (r) {
