@@ -116,10 +116,14 @@ bool capture_is_numbered(const struct capture_place *p)
 	return p->collective && p->collective->group && p->collective->number;
 }
 
+/* By the ranks of the group, too: groups of one name may differ in them. */
 int capture_compare_collectives(const struct capture_place *x, const struct capture_place *y)
 {
-	int r = strcmp(x->collective->group, y->collective->group);
-	return r ? r : compare_numbers(x->collective->number, y->collective->number);
+	const struct capture_of_collective *a = x->collective, *b = y->collective;
+	int r = strcmp(a->group, b->group);
+	r = r ? r : compare_numbers(a->number, b->number);
+	r = r ? r : compare_numbers((int64_t)a->nranks, (int64_t)b->nranks);
+	return r || !a->nranks ? r : memcmp(a->ranks, b->ranks, a->nranks * sizeof(*a->ranks));
 }
 
 static bool is_matched(const struct capture_place *p)
@@ -127,14 +131,10 @@ static bool is_matched(const struct capture_place *p)
 	return p->start && capture_is_numbered(p) && p->collective->ranks;
 }
 
-/* By the ranks of the group, too: groups of one name may differ in them. */
 static int compare_calls(const struct capture_place *x, const struct capture_place *y)
 {
-	const struct capture_of_collective *a = x->collective, *b = y->collective;
 	int r = compare_texts(x->start, y->start);
-	r = r ? r : capture_compare_collectives(x, y);
-	r = r ? r : compare_numbers((int64_t)a->nranks, (int64_t)b->nranks);
-	return r ? r : memcmp(a->ranks, b->ranks, a->nranks * sizeof(*a->ranks));
+	return r ? r : capture_compare_collectives(x, y);
 }
 
 /* What is matched comes last. */

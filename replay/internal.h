@@ -32,8 +32,8 @@ void capture_of_collective_free(struct capture_of_collective *c); /* NULL allowe
 /* Whether it is known which collective of its group the call is. */
 bool capture_is_numbered(const struct capture_place *p);
 
-/* Order of numbered calls by group and number; 0: they are of one collective, of different ranks or
- * runs perhaps. */
+/* Order of numbered calls by group, its ranks and number; 0: they are of one collective, of
+ * different ranks or runs perhaps. */
 int capture_compare_collectives(const struct capture_place *x, const struct capture_place *y);
 
 /* What is judged together: one call, or those of all ranks that are one collective. */

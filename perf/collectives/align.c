@@ -49,9 +49,9 @@ static struct seen_by seen_by(const struct collectives *c, const struct collecti
 			      size_t k, unsigned clock)
 {
 	struct seen_by s = {0};
-	for (size_t i = 0; i < c->nranks; i++) {
+	for (size_t i = 0; i < w->nranks; i++) {
 		const struct collective_call *call = collective_call_of(c, w, k, i);
-		if (c->processes[c->ranks[i]].clock != clock)
+		if (c->processes[c->ranks[w->ranks[i]]].clock != clock)
 			continue;
 		uint64_t start = start_of(call), end = end_of(c, call);
 		s.start_ns = start > s.start_ns ? start : s.start_ns;

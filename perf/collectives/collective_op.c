@@ -107,6 +107,13 @@ static int is_async(const struct op_event *ev)
 	return -1;
 }
 
+static void set_root(struct collective *c, int64_t root)
+{
+	const struct group_desc *of = c->group->group.of;
+	c->root = root;
+	c->root_rank = of && root >= 0 && root < of->n ? of->ranks[root] : root;
+}
+
 static void describe(struct collective *c, const struct op_event *ev, size_t which)
 {
 	uint16_t group = 0, at;
@@ -123,7 +130,7 @@ static void describe(struct collective *c, const struct op_event *ev, size_t whi
 		c->reduce_op = reduction(&ev->args[at]);
 	at = (uint16_t)(group + known_ops[which].root);
 	if (known_ops[which].root && at < ev->nargs && ev->args[at].kind == VALUE_INT)
-		c->root = ev->args[at].i;
+		set_root(c, ev->args[at].i);
 }
 
 bool collective_of(const struct op_event *ev, struct collective *out)
@@ -138,6 +145,7 @@ bool collective_of(const struct op_event *ev, struct collective *out)
 					   .in_sequence = !(known_ops[i].flags & PAIR),
 					   .waits_for_all = known_ops[i].flags & ALL_WAIT,
 					   .root = -1,
+					   .root_rank = -1,
 					   .on_host = true,
 					   .dtype = -1};
 		describe(out, ev, i);
@@ -155,9 +163,9 @@ const char *collective_text(char *out, size_t size, const struct collective *w)
 	    !strcmp(w->name, "send") || !strcmp(w->name, "reduce") || !strcmp(w->name, "gather");
 	size_t n = (size_t)snprintf(out, size, "%s%s%s", w->name, w->reduce_op ? " " : "",
 				    w->reduce_op ? w->reduce_op : "");
-	if (w->root >= 0 && n < size)
+	if (w->root_rank >= 0 && n < size)
 		n += (size_t)snprintf(out + n, size - n, " %s %" PRId64, sends ? "to" : "from",
-				      w->root);
+				      w->root_rank);
 	if (dtype && n < size)
 		n += (size_t)snprintf(out + n, size - n, " %s", dtype);
 	if (w->async > 0 && n < size)
@@ -228,8 +236,9 @@ void collective_json(const struct collectives *c, FILE *f, const struct op_event
 	json_number(&j, "number", known, (int64_t)nth);
 	json_number(&j, "group_size", what.group && what.group->group.size >= 0,
 		    what.group ? what.group->group.size : 0);
+	collective_json_group(&j, what.group ? what.group->group.of : NULL);
 	json_text(&j, "reduce_op", what.reduce_op);
-	json_number(&j, "root", what.root >= 0, what.root);
+	json_number(&j, "root", what.root_rank >= 0, what.root_rank);
 	json_async(&j, &what);
 	json_number(&j, "bytes", what.has_bytes, (int64_t)what.bytes);
 	json_text(&j, "dtype", what.dtype < 0 ? NULL : names_dtype(what.dtype));

@@ -29,10 +29,15 @@ void collectives_free(struct collectives *c)
 		histogram_free(&c->rows[i].waits_ns);
 		free(c->rows[i].last);
 	}
-	for (size_t i = 0; i < c->nworlds; i++)
+	for (size_t i = 0; i < c->nworlds; i++) {
 		free(c->worlds[i].groups);
+		free(c->worlds[i].ranks);
+	}
 	intern_free(&c->strings);
 	intern_free(&c->keys);
+	intern_free(&c->descs);
+	map_free(&c->by_pid);
+	free(c->desc_of);
 	free(c->processes);
 	free(c->groups);
 	free(c->rows);
@@ -45,10 +50,24 @@ void collectives_free(struct collectives *c)
 	free(c);
 }
 
+static uint64_t process_key(int32_t pid, uint32_t rank1)
+{
+	return (uint64_t)rank1 << 32 | (uint32_t)pid;
+}
+
+int64_t collective_process_of(const struct collectives *c, int32_t pid, uint32_t rank1)
+{
+	return map_get(&c->by_pid, process_key(pid, rank1));
+}
+
 /* A PID that comes again is another process's. */
 static int see_process(struct collectives *c, const struct trace_process *p)
 {
-	if (array_grow(&c->processes, &c->processes_room, c->nprocesses + 1, sizeof(*c->processes)))
+	uint32_t i = (uint32_t)c->nprocesses, rank1 = (uint32_t)(p->rank.rank + 1);
+	if (array_grow(&c->processes, &c->processes_room, c->nprocesses + 1,
+		       sizeof(*c->processes)) ||
+	    map_put(&c->by_pid, process_key(p->pid, 0), i) ||
+	    (rank1 && map_put(&c->by_pid, process_key(p->pid, rank1), i)))
 		return -ENOMEM;
 	c->processes[c->nprocesses++] = (struct collective_process){.pid = p->pid,
 								    .worker = p->worker,
@@ -58,39 +77,88 @@ static int see_process(struct collectives *c, const struct trace_process *p)
 	return 0;
 }
 
-/* Processes of several hosts may have one PID, but not one rank. rank1: 0: not known. */
 static int64_t process_of(struct collectives *c, int32_t pid, uint32_t rank1)
 {
 	const struct trace_process unknown = {.pid = pid, .rank = {.rank = -1, .world_size = -1}};
-	for (size_t i = c->nprocesses; i-- > 0;)
-		if (collective_is_of(&c->processes[i], pid, rank1))
-			return (int64_t)i;
+	int64_t i = collective_process_of(c, pid, rank1);
+	if (i >= 0)
+		return i;
 	return see_process(c, &unknown) ? -ENOMEM : (int64_t)c->nprocesses - 1;
 }
 
-/* Another group may have got the address of one that is gone. */
+/* A copy, as the trace may be closed before the groups are matched. */
+static bool keep_desc(struct collectives *c, const struct group_desc *of)
+{
+	const size_t size = of->n * sizeof(*of->ranks);
+	struct group_desc *d = arena_alloc(&c->arena, sizeof(*d));
+	const char *name = arena_strndup(&c->arena, of->name, strlen(of->name));
+	int32_t *ranks = arena_alloc(&c->arena, size + 1);
+	if (!d || !name || !ranks ||
+	    array_grow(&c->desc_of, &c->desc_of_room, c->descs.used, sizeof(struct group_desc *)))
+		return false;
+	*d = (struct group_desc){name, memcpy(ranks, of->ranks, size), of->n};
+	c->desc_of[c->descs.used - 1] = d;
+	return true;
+}
+
+/* Equal for the group's calls on all ranks; -1: it is not known. */
+static int64_t id_of(struct collectives *c, const struct group_desc *of)
+{
+	bool is_new;
+	size_t name = of ? strlen(of->name) + 1 : 0, ranks = of ? of->n * sizeof(*of->ranks) : 0;
+	char *key = of ? malloc(name + ranks) : NULL;
+	if (!key)
+		return of ? -ENOMEM : -1;
+	memcpy(key, of->name, name);
+	memcpy(key + name, of->ranks, ranks);
+	int64_t id = intern(&c->descs, key, (uint32_t)(name + ranks), &is_new);
+	free(key);
+	return id < 0 || !is_new || keep_desc(c, of) ? id : -ENOMEM;
+}
+
+/* Another group may have got the address of one that is gone; what a group is may become known
+ * after its first call. */
+static bool is_group(const struct collective_group *g, const struct value *v, int64_t id)
+{
+	if (g->id >= 0 && id >= 0)
+		return g->id == id;
+	return g->id < 0 && g->address == (v ? v->group.address : 0) &&
+	       (g->size < 0 || g->size == (v ? v->group.size : -1));
+}
+
+static void set_group(const struct collectives *c, struct collective_group *g,
+		      const struct value *v, int64_t id)
+{
+	g->rank = v ? v->group.rank : -1;
+	g->size = v ? v->group.size : -1;
+	if (id < 0)
+		return;
+	g->id = id;
+	g->of = c->desc_of[id];
+	g->size = (int32_t)g->of->n;
+}
+
 static struct collective_group *group_of(struct collectives *c, uint32_t process,
 					 const struct value *v)
 {
-	uint64_t address = v ? v->group.address : 0;
-	int32_t size = v ? v->group.size : -1;
-	for (size_t i = 0; i < c->ngroups; i++) {
-		struct collective_group *g = &c->groups[i];
-		if (g->process != process || g->address != address ||
-		    (g->size >= 0 && g->size != size))
-			continue;
-		g->size = size; /* it may have become known since */
-		g->rank = v ? v->group.rank : -1;
-		return g;
-	}
-	if (array_grow(&c->groups, &c->groups_room, c->ngroups + 1, sizeof(*c->groups)))
+	struct collective_process *p = &c->processes[process];
+	int64_t id = id_of(c, v ? v->group.of : NULL);
+	uint32_t i = p->first1;
+	while (i && !is_group(&c->groups[i - 1], v, id))
+		i = c->groups[i - 1].next1;
+	if (id == -ENOMEM ||
+	    (!i && array_grow(&c->groups, &c->groups_room, c->ngroups + 1, sizeof(*c->groups))))
 		return NULL;
-	struct collective_group *g = &c->groups[c->ngroups++];
-	*g = (struct collective_group){.process = process,
-				       .address = address,
-				       .number = v ? c->processes[process].groups++ : 0,
-				       .rank = v ? v->group.rank : -1,
-				       .size = size};
+	struct collective_group *g = &c->groups[i ? i - 1 : c->ngroups++];
+	if (!i) {
+		*g = (struct collective_group){.process = process,
+					       .address = v ? v->group.address : 0,
+					       .number = v ? p->groups++ : 0,
+					       .id = -1,
+					       .next1 = p->first1};
+		p->first1 = (uint32_t)c->ngroups;
+	}
+	set_group(c, g, v, id);
 	return g;
 }
 
@@ -105,15 +173,16 @@ static int64_t row_of_calls(struct collectives *c, const struct collective *what
 {
 	bool is_new;
 	int64_t backend = what->backend ? string_id(c, what->backend) : -1;
-	int64_t key[13] = {(int64_t)(intptr_t)what->name,
+	int64_t key[14] = {(int64_t)(intptr_t)what->name,
 			   (int64_t)(intptr_t)what->reduce_op,
-			   what->root,
+			   what->root_rank,
 			   what->has_bytes ? (int64_t)what->bytes : -1,
 			   what->dtype,
 			   what->async,
 			   backend,
 			   what->on_host,
-			   g->address ? (int64_t)g->number : -1,
+			   g->id >= 0 || !g->address ? -1 : (int64_t)g->number,
+			   g->id,
 			   g->size,
 			   where ? where->line : -1,
 			   where ? string_id(c, where->file) : -1,
@@ -126,6 +195,7 @@ static int64_t row_of_calls(struct collectives *c, const struct collective *what
 	struct collective_row *r = &c->rows[c->nrows++];
 	*r = (struct collective_row){.what = *what,
 				     .group = g->number,
+				     .of = g->of,
 				     .group_known = g->address != 0,
 				     .size = g->size,
 				     .where = where};
@@ -225,13 +295,13 @@ static struct collective_call *find_call(const struct collectives *c, const stru
 					 const struct collective_group **group)
 {
 	struct collective what;
-	if (!collective_of(ev, &what))
-		return NULL;
-	for (size_t i = 0; i < c->ngroups; i++) {
-		const struct collective_calls *calls = &c->groups[i].calls[is_numbered(&what, ev)];
-		*group = &c->groups[i];
-		if (!collective_is_of(&c->processes[(*group)->process], ev->pid, ev->rank1))
-			continue;
+	int64_t process =
+	    collective_of(ev, &what) ? collective_process_of(c, ev->pid, ev->rank1) : -1;
+	uint32_t i = process < 0 ? 0 : c->processes[process].first1;
+	for (; i; i = c->groups[i - 1].next1) {
+		const struct collective_calls *calls =
+		    &c->groups[i - 1].calls[is_numbered(&what, ev)];
+		*group = &c->groups[i - 1];
 		size_t n = array_up_to(calls->all, calls->n, sizeof(*calls->all), ev->start_ns);
 		if (n && calls->all[n - 1].start_ns == ev->start_ns)
 			return &calls->all[n - 1];
@@ -321,7 +391,7 @@ static int sum_calls(struct collectives *c, const struct collective_calls *calls
 static int sum_entry(struct collectives *c, const struct collective_world *w, size_t k)
 {
 	struct collective_entry e = collective_entered(c, w, k);
-	for (size_t i = 0; i < c->nranks; i++) {
+	for (size_t i = 0; i < w->nranks; i++) {
 		const struct collective_call *call = collective_call_of(c, w, k, i);
 		struct collective_row *r = &c->rows[call->row];
 		bool again = !call->chosen;
@@ -332,7 +402,7 @@ static int sum_entry(struct collectives *c, const struct collective_world *w, si
 		if (!r->last && !(r->last = calloc(c->nranks, sizeof(*r->last))))
 			return -ENOMEM;
 		r->matched++;
-		r->last[e.last]++;
+		r->last[w->ranks[e.last]]++;
 		if (histogram_add(&r->spread_ns, e.last_ns - e.first_ns))
 			return -ENOMEM;
 	}

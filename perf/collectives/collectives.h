@@ -21,7 +21,10 @@ struct collective {
 	const struct value *group; /* a VALUE_GROUP, the event's; NULL: not known */
 	const char *backend;	   /* "gloo"; NULL: not known */
 	uint64_t work;		   /* address of the Work that it returned; 0: not known */
-	int64_t root;		   /* of send and recv: the other rank; -1: none, or not known */
+	int64_t root; /* by its place in the group; of send and recv: the other rank; -1: none, or
+			 not known */
+	int64_t
+	    root_rank; /* the same as a rank of all; by its place where the group is not known */
 	int async; /* 1: the caller does not wait in the same call of Python; 0: it does; -1: not
 		      known, as in 1.13 */
 	/* Of the tensors that a rank gives; of scatter and reduce_scatter: that it gets. */

@@ -127,21 +127,11 @@ static int find_ranks(struct collectives *c)
 	return 0;
 }
 
-/* The `nth` group of all ranks that the process uses; -ENOENT: it uses fewer. */
-static int64_t world_group(const struct collectives *c, size_t process, size_t nth)
-{
-	for (size_t i = 0; i < c->ngroups; i++)
-		if (c->groups[i].process == process && c->groups[i].size == (int32_t)c->nranks &&
-		    c->groups[i].rank == c->processes[process].rank.rank && !nth--)
-			return (int64_t)i;
-	return -ENOENT;
-}
-
 struct collective_entry collective_entered(const struct collectives *c,
 					   const struct collective_world *w, size_t k)
 {
 	struct collective_entry e = {.first_ns = UINT64_MAX};
-	for (size_t i = 0; i < c->nranks; i++) {
+	for (size_t i = 0; i < w->nranks; i++) {
 		uint64_t ns = collective_call_of(c, w, k, i)->start_ns;
 		if (ns < e.first_ns) {
 			e.first_ns = ns;
@@ -152,7 +142,7 @@ struct collective_entry collective_entered(const struct collectives *c,
 			e.last = i;
 		}
 	}
-	for (size_t i = 0; i < c->nranks; i++) {
+	for (size_t i = 0; i < w->nranks; i++) {
 		uint64_t ns = collective_waits_from(collective_call_of(c, w, k, i));
 		if (i != e.last && ns > e.second_ns)
 			e.second_ns = ns < e.last_ns ? ns : e.last_ns;
@@ -179,19 +169,45 @@ static void call_text(char *out, size_t size, const struct collective_row *r, si
 	snprintf(out, size, "%s%s on rank %zu", r->what.name, at, rank);
 }
 
+const char *collective_group_text(char *out, size_t size, const struct group_desc *of,
+				  uint32_t number)
+{
+	enum { SHOWN = 6 };
+	uint32_t shown = 0, i = 0;
+	if (!of) {
+		snprintf(out, size, "%" PRIu32, number);
+		return out;
+	}
+	size_t n = (size_t)snprintf(out, size, "%.32s (ranks", of->name);
+	for (uint32_t to; i < of->n && n < size && shown < SHOWN; shown++, i = to + 1) {
+		for (to = i; to + 1 < of->n && of->ranks[to + 1] == of->ranks[to] + 1;)
+			to++;
+		n += (size_t)snprintf(out + n, size - n, "%s%" PRId32, shown ? ", " : " ",
+				      of->ranks[i]);
+		if (to > i && n < size)
+			n += (size_t)snprintf(out + n, size - n, "%s%" PRId32,
+					      to > i + 1 ? "-" : ", ", of->ranks[to]);
+	}
+	if (i < of->n && n < size)
+		n += (size_t)snprintf(out + n, size - n, " and %" PRIu32 " more", of->n - i);
+	if (n < size)
+		snprintf(out + n, size - n, ")");
+	return out;
+}
+
 static void tell_difference(struct collectives *c, const struct collective_world *w, size_t rank,
 			    const struct collective_row *a, const struct collective_row *b)
 {
-	char n[32], one[200], other[200];
+	char n[32], one[200], other[200], group[96];
 	if (c->differ[0])
 		return;
-	call_text(one, sizeof(one), a, 0);
-	call_text(other, sizeof(other), b, rank);
+	call_text(one, sizeof(one), a, w->ranks[0]);
+	call_text(other, sizeof(other), b, w->ranks[rank]);
+	collective_group_text(group, sizeof(group), w->of, c->groups[w->groups[0]].number);
 	snprintf(c->differ, sizeof(c->differ),
-		 "in group %" PRIu32
-		 " collective %s differs: %s, %s; from there on its ranks are not "
+		 "in group %s collective %s differs: %s, %s; from there on its ranks are not "
 		 "compared",
-		 c->groups[w->groups[0]].number, text_count(n, sizeof(n), w->n + 1), one, other);
+		 group, text_count(n, sizeof(n), w->n + 1), one, other);
 }
 
 /* How many calls are the same on all ranks. One that ends earlier than the others is no difference:
@@ -200,7 +216,7 @@ static void match_world(struct collectives *c, struct collective_world *w)
 {
 	for (w->n = 0;; w->n++) {
 		const struct collective_call *own = collective_call_of(c, w, w->n, 0);
-		for (size_t i = 0; i < c->nranks; i++) {
+		for (size_t i = 0; i < w->nranks; i++) {
 			const struct collective_call *other = collective_call_of(c, w, w->n, i);
 			if (!own || !other)
 				return;
@@ -214,26 +230,103 @@ static void match_world(struct collectives *c, struct collective_world *w)
 	}
 }
 
-static int add_world(struct collectives *c, size_t nth)
+/* A group with places for so many ranks; NULL when out of memory. */
+static struct collective_world *add_world(struct collectives *c, const struct group_desc *of,
+					  size_t nranks)
 {
-	struct collective_world w = {.groups = calloc(c->nranks, sizeof(*w.groups))};
 	struct collective_world *all = realloc(c->worlds, (c->nworlds + 1) * sizeof(*all));
-	c->worlds = all ? all : c->worlds;
-	if (!w.groups || !all) {
-		free(w.groups);
+	if (!all)
+		return NULL;
+	c->worlds = all;
+	struct collective_world *w = &all[c->nworlds++];
+	*w = (struct collective_world){.of = of,
+				       .ranks = calloc(nranks, sizeof(*w->ranks)),
+				       .groups = malloc(nranks * sizeof(*w->groups)),
+				       .nranks = nranks};
+	if (!w->ranks || !w->groups)
+		return NULL;
+	memset(w->groups, 0xff, nranks * sizeof(*w->groups));
+	for (size_t i = 0; i < nranks; i++)
+		w->ranks[i] = of ? (size_t)of->ranks[i] : i;
+	return w;
+}
+
+/* A process's group among those of all ranks. */
+static int place_group(struct collectives *c, struct map *by_id, size_t rank, size_t group)
+{
+	const struct collective_group *g = &c->groups[group];
+	int64_t at = map_get(by_id, (uint64_t)g->id);
+	struct collective_world *w = at >= 0 ? &c->worlds[at] : add_world(c, g->of, g->of->n);
+	if (!w || (at < 0 && map_put(by_id, (uint64_t)g->id, (uint32_t)c->nworlds - 1)))
 		return -ENOMEM;
-	}
-	for (size_t i = 0; i < c->nranks; i++) {
-		int64_t g = world_group(c, c->ranks[i], nth);
-		if (g < 0) {
-			free(w.groups);
-			return 0;
+	for (size_t i = 0; i < w->nranks; i++)
+		if (w->ranks[i] == rank)
+			w->groups[i] = group;
+	return 0;
+}
+
+static int add_known(struct collectives *c)
+{
+	struct map by_id = {0};
+	int r = 0;
+	for (size_t rank = 0; rank < c->nranks; rank++)
+		for (uint32_t i = c->processes[c->ranks[rank]].first1; i && !r;
+		     i = c->groups[i - 1].next1)
+			if (c->groups[i - 1].id >= 0 && c->groups[i - 1].of->n > 1)
+				r = place_group(c, &by_id, rank, i - 1);
+	map_free(&by_id);
+	return r;
+}
+
+/* The `nth` group of all ranks that the process uses; -ENOENT: it uses fewer. */
+static int64_t world_group(const struct collectives *c, size_t process, size_t nth)
+{
+	for (size_t i = 0; i < c->ngroups; i++)
+		if (c->groups[i].process == process && c->groups[i].size == (int32_t)c->nranks &&
+		    c->groups[i].rank == c->processes[process].rank.rank && !nth--)
+			return (int64_t)i;
+	return -ENOENT;
+}
+
+/* Where it is not known what the groups are, those of all ranks are taken for equal in the order of
+ * their first use. */
+static int add_unknown(struct collectives *c)
+{
+	for (size_t nth = 0;; nth++) {
+		struct collective_world *w = add_world(c, NULL, c->nranks);
+		if (!w)
+			return -ENOMEM;
+		for (size_t i = 0; i < c->nranks; i++) {
+			int64_t g = world_group(c, c->ranks[i], nth);
+			if (g < 0)
+				return 0;
+			w->groups[i] = (size_t)g;
 		}
-		w.groups[i] = (size_t)g;
 	}
-	match_world(c, &w);
-	c->worlds[c->nworlds++] = w;
-	return 1;
+}
+
+static bool is_complete(const struct collective_world *w)
+{
+	for (size_t i = 0; i < w->nranks; i++)
+		if (w->groups[i] == SIZE_MAX)
+			return false;
+	return true;
+}
+
+static void match_worlds(struct collectives *c)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < c->nworlds; i++) {
+		struct collective_world *w = &c->worlds[i];
+		if (!is_complete(w)) {
+			free(w->groups);
+			free(w->ranks);
+			continue;
+		}
+		match_world(c, w);
+		c->worlds[n++] = *w;
+	}
+	c->nworlds = n;
 }
 
 int collectives_match(struct collectives *c)
@@ -248,8 +341,9 @@ int collectives_match(struct collectives *c)
 	collectives_join_kernels(c);
 	if ((r = find_ranks(c)) || !c->nranks)
 		return r;
-	while ((r = add_world(c, c->nworlds)) > 0)
-		;
+	r = c->descs.used ? add_known(c) : add_unknown(c);
+	if (!r)
+		match_worlds(c);
 	if (!r && !c->nworlds)
 		snprintf(c->why, sizeof(c->why),
 			 "which ranks the groups have could not be read from the processes");

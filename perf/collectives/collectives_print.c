@@ -35,13 +35,15 @@ static const struct collective_row **sorted(const struct collectives *c, size_t 
 static void group_text(char *out, size_t size, const struct collective_row *r)
 {
 	const char *backend = r->what.backend ? r->what.backend : "";
+	const char *gap = *backend ? " " : "";
+	char group[96];
+	collective_group_text(group, sizeof(group), r->of, r->group);
 	if (!r->group_known)
 		snprintf(out, size, "?");
-	else if (r->size < 0)
-		snprintf(out, size, "%" PRIu32 "%s%s", r->group, *backend ? " " : "", backend);
+	else if (r->of || r->size < 0)
+		snprintf(out, size, "%s%s%s", group, gap, backend);
 	else
-		snprintf(out, size, "%" PRIu32 " (%" PRId32 " ranks%s%s)", r->group, r->size,
-			 *backend ? ", " : "", backend);
+		snprintf(out, size, "%s (%" PRId32 " ranks)%s%s", group, r->size, gap, backend);
 }
 
 /* The rank that came last most often, by index. */
@@ -209,13 +211,14 @@ static void json_row(struct json_out *j, const struct collectives *c,
 	json_open(j, NULL, '{');
 	json_text(j, "collective", r->what.name);
 	json_text(j, "reduce_op", r->what.reduce_op);
-	json_number(j, "root", r->what.root >= 0, r->what.root);
+	json_number(j, "root", r->what.root_rank >= 0, r->what.root_rank);
 	json_async(j, &r->what);
 	json_number(j, "bytes", r->what.has_bytes, (int64_t)r->what.bytes);
 	json_text(j, "dtype", r->what.dtype < 0 ? NULL : names_dtype(r->what.dtype));
 	json_text(j, "backend", r->what.backend);
 	json_number(j, "group", r->group_known, r->group);
 	json_number(j, "group_size", r->size >= 0, r->size);
+	collective_json_group(j, r->of);
 	json_where(j, r->where);
 	json_u64(j, "calls", r->calls);
 	json_u64(j, "p50_ns", median(r));
@@ -273,7 +276,7 @@ static void csv_row(FILE *f, const struct collectives *c, const struct collectiv
 	const struct py_frame *at = r->where;
 	const char *dtype = r->what.dtype < 0 ? NULL : names_dtype(r->what.dtype);
 	fprintf(f, "%s,%s,", r->what.name, r->what.reduce_op ? r->what.reduce_op : "");
-	csv_number(f, r->what.root >= 0, (uint64_t)r->what.root);
+	csv_number(f, r->what.root_rank >= 0, (uint64_t)r->what.root_rank);
 	csv_number(f, r->what.has_bytes, r->what.bytes);
 	fprintf(f, "%s,", dtype ? dtype : "");
 	csv_number(f, r->group_known, r->group);
@@ -296,6 +299,11 @@ static void csv_row(FILE *f, const struct collectives *c, const struct collectiv
 	putc(',', f);
 	csv_number(f, at, at ? (uint64_t)at->line : 0);
 	csv_text(f, at ? at->function : "");
+	putc(',', f);
+	csv_text(f, r->of ? r->of->name : "");
+	putc(',', f);
+	for (uint32_t i = 0; r->of && i < r->of->n; i++)
+		fprintf(f, "%s%" PRId32, i ? " " : "", r->of->ranks[i]);
 	putc('\n', f);
 }
 
@@ -307,7 +315,7 @@ int collectives_print_csv(const struct collectives *c, FILE *f)
 		return -ENOMEM;
 	fputs("collective,reduce_op,root,bytes,dtype,group,group_size,calls,p50_ns,max_ns,matched,"
 	      "spread_p50_ns,last_rank,last_calls,backend,done,done_p50_ns,bytes_per_s,waits,"
-	      "waited_p50_ns,waited_ns,file,line,function\n",
+	      "waited_p50_ns,waited_ns,file,line,function,group_name,group_ranks\n",
 	      f);
 	for (size_t i = 0; i < n; i++)
 		csv_row(f, c, rows[i]);

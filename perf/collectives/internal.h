@@ -47,10 +47,13 @@ enum { NOT_NUMBERED, NUMBERED };
 
 /* A group as one process knows it. */
 struct collective_group {
-	uint32_t process;   /* by index */
-	uint32_t number;    /* from 0, in the order of first use in the process */
-	uint64_t address;   /* 0: the group of calls whose group is not known */
-	int32_t rank, size; /* -1: not known */
+	uint32_t process;	     /* by index */
+	uint32_t number;	     /* from 0, in the order of first use in the process */
+	uint64_t address;	     /* 0: the group of calls whose group is not known */
+	int32_t rank, size;	     /* -1: not known */
+	const struct group_desc *of; /* NULL: not known */
+	int64_t id;		     /* of `of`, equal on all ranks; -1: not known */
+	uint32_t next1;		     /* the next one of the process, by index + 1; 0: none */
 	struct collective_calls calls[2];
 };
 
@@ -58,20 +61,17 @@ struct collective_process {
 	int32_t pid;
 	bool worker, whole;
 	uint32_t groups; /* used so far */
+	uint32_t first1; /* the latest one, by index + 1; 0: none */
 	unsigned clock;	 /* see collectives_align */
 	struct process_rank rank;
 };
-
-static inline bool collective_is_of(const struct collective_process *p, int32_t pid, uint32_t rank1)
-{
-	return p->pid == pid && (!rank1 || p->rank.rank + 1 == (int32_t)rank1);
-}
 
 /* What calls of a row have in common. The frame is that of one of them. */
 struct collective_row {
 	struct collective what; /* group: NULL */
 	uint32_t group;		/* its number */
-	int32_t size;		/* -1: not known */
+	const struct group_desc *of;
+	int32_t size; /* -1: not known */
 	bool group_known;
 	const struct py_frame *where; /* NULL: no Python frame */
 	uint64_t calls, max_ns;
@@ -86,14 +86,20 @@ struct collective_row {
 	uint64_t *last; /* how often each rank came last, by index of c->ranks */
 };
 
-/* A group of all ranks: the calls with one number are one collective. */
+/* A group all of whose ranks were recorded: the calls with one number are one collective. Its ranks
+ * are counted by their places in it. */
 struct collective_world {
-	size_t *groups; /* of each rank, by index of c->ranks, an index of c->groups */
-	size_t n;	/* calls that are the same on all ranks, from the first one */
+	const struct group_desc *of; /* NULL: a group of all ranks, which is not known */
+	size_t *ranks, *groups; /* of each rank: index of c->ranks, of c->groups; SIZE_MAX: none */
+	size_t nranks;
+	size_t n; /* calls that are the same on all ranks, from the first one */
 };
 
 struct collectives {
-	struct intern strings, keys;
+	struct intern strings, keys, descs;
+	const struct group_desc **desc_of; /* by number in `descs` */
+	size_t desc_of_room;
+	struct map by_pid;  /* indexes of processes: collective_process_of */
 	struct arena arena; /* backends of rows */
 	struct collective_process *processes;
 	size_t nprocesses, processes_room;
@@ -120,10 +126,18 @@ struct collectives {
 	struct collective_world *worlds;
 	size_t nworlds;
 	char why[TRACE_CLOCK_TEXT_MAX];
-	char differ[512];
+	char differ[640];
 };
 
-/* Collective `k` of a world: the first and the last rank to enter, by index, and when; second_ns:
+/* The process, by index, of a PID, and of a rank if that is known (rank + 1, else 0): several hosts
+ * may have one PID. The last one that was told of; -ENOENT: none. */
+int64_t collective_process_of(const struct collectives *c, int32_t pid, uint32_t rank1);
+
+/* "2 (ranks 0-3, 8)", or its number in the process. Returns out. */
+const char *collective_group_text(char *out, size_t size, const struct group_desc *of,
+				  uint32_t number);
+
+/* Collective `k` of a group: the first and the last rank to enter, by place, and when; second_ns:
  * from when on all others waited for the last one, if it is not later than that: as they entered,
  * or, where they only waited later, then. */
 struct collective_entry {
@@ -140,7 +154,7 @@ static inline uint64_t collective_waits_from(const struct collective_call *call)
 	return call->wait_ns ? call->wait_ns : call->start_ns;
 }
 
-/* The call of a rank, by index; NULL: it has no more. */
+/* The call of a rank, by place; NULL: it has no more. */
 static inline const struct collective_call *collective_call_of(const struct collectives *c,
 							       const struct collective_world *w,
 							       size_t k, size_t rank)
@@ -177,6 +191,20 @@ static inline void json_async(struct json_out *j, const struct collective *w)
 		json_nothing(j, "async");
 }
 
+/* "group_name" and "group_ranks", null where they are not known. */
+static inline void collective_json_group(struct json_out *j, const struct group_desc *of)
+{
+	json_text(j, "group_name", of ? of->name : NULL);
+	if (!of) {
+		json_nothing(j, "group_ranks");
+		return;
+	}
+	json_open(j, "group_ranks", '[');
+	for (uint32_t i = 0; i < of->n; i++)
+		json_i64(j, NULL, of->ranks[i]);
+	json_close(j, ']');
+}
+
 /* Bytes per second. */
 static inline uint64_t collective_rate(uint64_t bytes, uint64_t ns)
 {
@@ -207,7 +235,9 @@ struct skew_row {
 	const struct op_desc *op;
 	const struct py_frame *where; /* NULL: none */
 	bool gap;
-	uint64_t *ns; /* of each rank */
+	uint64_t *ns;	    /* of each rank, by place */
+	size_t most;	    /* the place of the one with most */
+	uint64_t second_ns; /* the most of the others */
 };
 
 struct skew_rank {
@@ -221,10 +251,11 @@ struct skew_rank {
 	struct histogram late_ns; /* after the first one */
 };
 
-struct skew {
+/* Of one group. */
+struct skew_group {
 	const struct collectives *c;
-	const struct collective_world *world; /* NULL: none */
-	size_t *calls;			      /* numbers, from 0, of those that are compared */
+	const struct collective_world *world;
+	size_t *calls; /* numbers, from 0, of those that are compared */
 	struct collective_entry *entries;
 	size_t n, room, entries_room;
 	size_t waited; /* calls for which the last rank kept the others waiting: */
@@ -240,7 +271,7 @@ struct skew {
 };
 
 struct skew_verdict {
-	size_t rank;		    /* that comes last most often, by index */
+	size_t rank;		    /* that comes last most often, by place */
 	bool is_named;		    /* it is beyond chance, and matters */
 	double percent;		    /* of the time the others wait for it */
 	uint64_t median_ns;	    /* by which it comes last, where it is waited for */
@@ -249,17 +280,48 @@ struct skew_verdict {
 	uint64_t more_ns;	    /* for each time that it is waited for */
 };
 
-struct skew_verdict skew_verdict(const struct skew *s);
+/* All groups. */
+struct skew {
+	const struct collectives *c;
+	struct skew_group **groups; /* those with calls for which all wait */
+	size_t ngroups;
+	struct skew_place *places; /* by rank */
+	size_t nplaces, *first; /* of each rank, by index of c->ranks, in `places`; and the end */
+	size_t *rank_of;	/* by index of c->processes; SIZE_MAX: none that is compared */
+};
 
-/* By how much more than any other rank `rank` spends in the row, all calls together; 0: not more.
+/* A rank in a group. */
+struct skew_place {
+	struct skew_group *group;
+	size_t place;
+};
+
+/* skew.c: NULL when out of memory. */
+struct skew_group *skew_group_new(const struct collectives *c, const struct collective_world *w);
+void skew_group_free(struct skew_group *s); /* NULL allowed */
+
+/* An event of the rank at `place`. 0 or -ENOMEM. */
+int skew_group_see(struct skew_group *s, size_t place, const struct op_event *ev);
+
+/* How long all others waited for it, all together. */
+uint64_t skew_lost_ns(const struct skew_group *s, const struct skew_verdict *v);
+
+/* The group that the report begins with: one that names a rank, first of all one whose ops tell
+ * why, with the most time lost; else that with the most calls. NULL: none has any. */
+const struct skew_group *skew_first(const struct skew *s);
+
+struct skew_verdict skew_verdict(const struct skew_group *s);
+
+/* By how much more than any other rank that at `place` spends in the row, all calls together; 0:
+ * not more.
  */
-uint64_t skew_more(const struct skew *s, const struct skew_row *r, size_t rank);
+uint64_t skew_more(const struct skew_row *r, size_t place);
 
 /* The row with the largest skew_more; NULL: none. */
-const struct skew_row *skew_most(const struct skew *s, size_t rank);
+const struct skew_row *skew_most(const struct skew_group *s, size_t rank);
 
 /* From the first call compared to the last. */
-uint64_t skew_span(const struct skew *s);
+uint64_t skew_span(const struct skew_group *s);
 
 /* How much one clock differs from another, from what collectives say of it (clock_fit.c). */
 

@@ -7,13 +7,29 @@
 #include "perf/collectives/internal.h"
 #include "perf/events/print_event.h"
 
+static size_t rank_at(const struct skew_group *s, size_t place)
+{
+	return s->world->ranks[place];
+}
+
+/* Which group it is of, unless that is all ranks. */
+static void put_group(const struct skew_group *s, FILE *f)
+{
+	char text[96];
+	if (s->world->nranks == s->c->nranks)
+		return;
+	fputs("in group ", f);
+	text_print_safe(f, collective_group_text(text, sizeof(text), s->world->of, 0));
+	fputs(" ", f);
+}
+
 /* A mean over the times before usual calls. */
-static uint64_t each(const struct skew *s, uint64_t ns)
+static uint64_t each(const struct skew_group *s, uint64_t ns)
 {
 	return s->usual ? ns / s->usual : 0;
 }
 
-static void print_unusual(const struct skew *s, FILE *f)
+static void print_unusual(const struct skew_group *s, FILE *f)
 {
 	char n[48];
 	if (s->unusual)
@@ -39,9 +55,8 @@ static void print_why(const char *why, FILE *f)
 	putc('\n', f);
 }
 
-static void print_why_not(const struct skew *s, FILE *f)
+static void print_why_not(const struct collectives *c, FILE *f)
 {
-	const struct collectives *c = s->c;
 	if (c->why[0])
 		print_why(c->why, f);
 	else if (!c->ngroups)
@@ -52,19 +67,20 @@ static void print_why_not(const struct skew *s, FILE *f)
 			    : "");
 	else
 		fputs("ranks are not compared: there are no two calls for which all ranks of a "
-		      "training wait\n",
+		      "group wait\n",
 		      f);
 }
 
-static void print_named(const struct skew *s, const struct skew_verdict *v, FILE *f,
+static void print_named(const struct skew_group *s, const struct skew_verdict *v, FILE *f,
 			const struct file_names *files)
 {
 	char ns[32], more[32], text[WHERE_TEXT_MAX], n[32], waited[32], all[32];
+	put_group(s, f);
 	fprintf(
 	    f,
 	    "rank %zu comes last in %s of the %s collectives that were waited for (of %s), by %s "
 	    "in the median: the others wait for it %.0f %% of the time\n",
-	    v->rank, text_count(n, sizeof(n), s->ranks[v->rank].waited),
+	    rank_at(s, v->rank), text_count(n, sizeof(n), s->ranks[v->rank].waited),
 	    text_count(waited, sizeof(waited), s->waited), text_count(all, sizeof(all), s->n),
 	    text_ns(ns, sizeof(ns), v->median_ns), v->percent);
 	if (!v->row) {
@@ -75,15 +91,16 @@ static void print_named(const struct skew *s, const struct skew_verdict *v, FILE
 	fputs("meanwhile it is in ", f);
 	text_print_safe(f, text);
 	fprintf(f, ", each time for %s more than ", text_ns(more, sizeof(more), v->more_ns));
-	if (s->c->nranks == 2)
-		fprintf(f, "rank %d\n", v->rank == 0);
+	if (s->world->nranks == 2)
+		fprintf(f, "rank %zu\n", rank_at(s, v->rank == 0));
 	else
 		fputs("any other\n", f);
 }
 
-static void print_not_named(const struct skew *s, const struct skew_verdict *v, FILE *f)
+static void print_not_named(const struct skew_group *s, const struct skew_verdict *v, FILE *f)
 {
 	char n[32], waited[32], all[32];
+	put_group(s, f);
 	fprintf(
 	    f,
 	    "no rank holds the others up: longest, %.1f %% of the time, they wait for rank %zu, "
@@ -97,26 +114,26 @@ static void print_not_named(const struct skew *s, const struct skew_verdict *v, 
 	    SKEW_CALLS_MIN, SKEW_DEVIATIONS, SKEW_PERCENT_MIN);
 }
 
-static void add_rank(struct table *t, const struct skew *s, size_t rank,
+static void add_rank(struct table *t, const struct skew_group *s, size_t rank,
 		     const struct file_names *files)
 {
 	const struct skew_rank *r = &s->ranks[rank];
 	const struct skew_row *most = skew_most(s, rank);
 	char text[WHERE_TEXT_MAX];
-	snprintf(text, sizeof(text), "%zu", rank);
+	snprintf(text, sizeof(text), "%zu", rank_at(s, rank));
 	table_cell(t, text);
 	table_cell(t, text_count(text, sizeof(text), r->last));
 	table_cell(t, text_ns(text, sizeof(text), histogram_quantile(&r->late_ns, 0.5)));
 	table_cell(t, text_ns(text, sizeof(text), each(s, r->ops_ns)));
 	table_cell(t, text_ns(text, sizeof(text), each(s, r->gaps_ns)));
 	table_cell(t, text_ns(text, sizeof(text), r->waits_ns / s->n));
-	table_cell(t, most ? text_ns(text, sizeof(text), each(s, skew_more(s, most, rank))) : "");
+	table_cell(t, most ? text_ns(text, sizeof(text), each(s, skew_more(most, rank))) : "");
 	if (most)
 		row_text(text, sizeof(text), most, files);
 	table_cell(t, most ? text : "");
 }
 
-static int print_table(const struct skew *s, FILE *f, const struct terminal *terminal,
+static int print_table(const struct skew_group *s, FILE *f, const struct terminal *terminal,
 		       const struct file_names *files)
 {
 	struct table *t = table_new();
@@ -130,20 +147,56 @@ static int print_table(const struct skew *s, FILE *f, const struct terminal *ter
 	table_column(t, "Waits", TABLE_RIGHT);
 	table_column(t, "More", TABLE_RIGHT);
 	table_column(t, "Than the others in", TABLE_LEFT);
-	for (size_t i = 0; i < s->c->nranks; i++)
+	for (size_t i = 0; i < s->world->nranks; i++)
 		add_rank(t, s, i, files);
 	int r = table_print(t, f, terminal->width, false);
 	table_free(t);
 	return r;
 }
 
-int skew_print(const struct skew *s, FILE *f, const struct terminal *t)
+/* A rank that is late in one group may only have waited in another one. */
+static const struct skew_group *held_in(const struct skew *all, const struct skew_group *of,
+					size_t rank)
+{
+	for (size_t i = all->first[rank]; i < all->first[rank + 1]; i++) {
+		const struct skew_group *g = all->places[i].group;
+		const struct skew_verdict v = g->n > 1 ? skew_verdict(g) : (struct skew_verdict){0};
+		if (g != of && v.is_named && v.rank != all->places[i].place)
+			return g;
+	}
+	return NULL;
+}
+
+/* The other groups that name a rank. */
+static void print_others(const struct skew *all, const struct skew_group *first, FILE *f)
+{
+	enum { MOST = 4 };
+	char text[96], ns[32];
+	size_t more = 0;
+	for (size_t i = 0; i < all->ngroups; i++) {
+		const struct skew_group *g = all->groups[i], *held;
+		const struct skew_verdict v = g->n > 1 ? skew_verdict(g) : (struct skew_verdict){0};
+		if (g == first || !v.is_named || more++ >= MOST)
+			continue;
+		fputs("in group ", f);
+		text_print_safe(f, collective_group_text(text, sizeof(text), g->world->of, 0));
+		fprintf(f, " rank %zu, by %s in the median: %.0f %% of the time",
+			rank_at(g, v.rank), text_ns(ns, sizeof(ns), v.median_ns), v.percent);
+		if ((held = held_in(all, g, rank_at(g, v.rank)))) {
+			fputs("; it waits itself in group ", f);
+			text_print_safe(
+			    f, collective_group_text(text, sizeof(text), held->world->of, 0));
+		}
+		fputs("\n", f);
+	}
+	if (more > MOST)
+		fprintf(f, "and a rank in %zu more groups\n", more - MOST);
+}
+
+static int print_group(const struct skew *all, const struct skew_group *s, FILE *f,
+		       const struct terminal *t)
 {
 	struct file_names files = {0};
-	if (s->n < 2) {
-		print_why_not(s, f);
-		return ferror(f) ? -EIO : 0;
-	}
 	struct skew_verdict v = skew_verdict(s);
 	for (size_t i = 0; i < s->nrows; i++)
 		if (file_names_add(&files, s->rows[i].where ? s->rows[i].where->file : NULL)) {
@@ -154,6 +207,7 @@ int skew_print(const struct skew *s, FILE *f, const struct terminal *t)
 		print_named(s, &v, f, &files);
 	else
 		print_not_named(s, &v, f);
+	print_others(all, s, f);
 	if (s->c->differ[0])
 		fprintf(f, "%s\n", s->c->differ);
 	collectives_print_compared(s->c, f);
@@ -168,7 +222,16 @@ int skew_print(const struct skew *s, FILE *f, const struct terminal *t)
 	return r;
 }
 
-static void json_more(struct json_out *j, const struct skew *s, size_t rank)
+int skew_print(const struct skew *s, FILE *f, const struct terminal *t)
+{
+	const struct skew_group *first = skew_first(s);
+	if (first && first->n > 1)
+		return print_group(s, first, f, t);
+	print_why_not(s->c, f);
+	return ferror(f) ? -EIO : 0;
+}
+
+static void json_more(struct json_out *j, const struct skew_group *s, size_t rank)
 {
 	const struct skew_row *r = skew_most(s, rank);
 	if (!r) {
@@ -176,7 +239,7 @@ static void json_more(struct json_out *j, const struct skew *s, size_t rank)
 		return;
 	}
 	json_open(j, "most", '{');
-	json_u64(j, "more_ns", each(s, skew_more(s, r, rank)));
+	json_u64(j, "more_ns", each(s, skew_more(r, rank)));
 	json_text(j, "op", r->op->name);
 	json_bool(j, "in_no_op_before", r->gap);
 	json_text(j, "file", r->where ? r->where->file : NULL);
@@ -184,34 +247,51 @@ static void json_more(struct json_out *j, const struct skew *s, size_t rank)
 	json_close(j, '}');
 }
 
+static void json_ranks(struct json_out *j, const struct skew_group *s)
+{
+	json_open(j, "ranks", '[');
+	for (size_t i = 0; s && i < s->world->nranks; i++) {
+		const struct skew_rank *r = &s->ranks[i];
+		json_line(j);
+		json_open(j, NULL, '{');
+		json_u64(j, "rank", rank_at(s, i));
+		json_u64(j, "last", r->last);
+		json_u64(j, "waited_for", r->waited);
+		json_u64(j, "late_p50_ns", histogram_quantile(&r->late_ns, 0.5));
+		json_u64(j, "ops_ns", each(s, r->ops_ns));
+		json_u64(j, "in_no_op_ns", each(s, r->gaps_ns));
+		json_u64(j, "waits_ns", r->waits_ns / s->n);
+		json_more(j, s, i);
+		json_close(j, '}');
+	}
+	json_close(j, ']');
+}
+
+static void json_group(struct json_out *j, const struct skew_group *s)
+{
+	struct skew_verdict v = s ? skew_verdict(s) : (struct skew_verdict){0};
+	collective_json_group(j, s ? s->world->of : NULL);
+	json_u64(j, "collectives", s ? s->n : 0);
+	json_u64(j, "waited_for", s ? s->waited : 0);
+	json_number(j, "named", v.is_named, v.is_named ? (int64_t)rank_at(s, v.rank) : 0);
+}
+
 int skew_print_json(const struct skew *s, FILE *f)
 {
 	struct json_out j = {.f = f};
-	bool compared = s->n > 1;
-	struct skew_verdict v = compared ? skew_verdict(s) : (struct skew_verdict){0};
+	const struct skew_group *first = skew_first(s);
+	first = first && first->n > 1 ? first : NULL;
 	json_open(&j, NULL, '{');
 	json_text(&j, "not_compared", s->c->why[0] ? s->c->why : NULL);
 	json_text(&j, "differs", s->c->differ[0] ? s->c->differ : NULL);
 	trace_clocks_json(&j, s->c->clocks, s->c->nclocks);
-	json_u64(&j, "collectives", s->n);
-	json_u64(&j, "waited_for", s->waited);
-	if (v.is_named)
-		json_u64(&j, "named", v.rank);
-	else
-		json_nothing(&j, "named");
-	json_open(&j, "ranks", '[');
-	for (size_t i = 0; compared && i < s->c->nranks; i++) {
-		const struct skew_rank *r = &s->ranks[i];
+	json_group(&j, first);
+	json_ranks(&j, first);
+	json_open(&j, "groups", '[');
+	for (size_t i = 0; first && i < s->ngroups; i++) {
 		json_line(&j);
 		json_open(&j, NULL, '{');
-		json_u64(&j, "rank", i);
-		json_u64(&j, "last", r->last);
-		json_u64(&j, "waited_for", r->waited);
-		json_u64(&j, "late_p50_ns", histogram_quantile(&r->late_ns, 0.5));
-		json_u64(&j, "ops_ns", each(s, r->ops_ns));
-		json_u64(&j, "in_no_op_ns", each(s, r->gaps_ns));
-		json_u64(&j, "waits_ns", r->waits_ns / s->n);
-		json_more(&j, s, i);
+		json_group(&j, s->groups[i]);
 		json_close(&j, '}');
 	}
 	json_close(&j, ']');

@@ -181,7 +181,7 @@ struct trace_ids {
 	uint8_t *scratch; /* buffer for definitions; the caller's */
 	size_t scratch_size;
 
-	struct intern strings, ops, metas, frames, stacks, threads;
+	struct intern strings, ops, metas, frames, stacks, threads, groups;
 	struct map op_ids, frame_ids, stack_ids; /* cache of numbers by address */
 	struct meta_known known[META_KNOWN];
 	int32_t last_pid, last_tid; /* whose number was asked for last, and that */
@@ -195,6 +195,7 @@ struct trace_ids {
 int64_t trace_ids_op(struct trace_ids *t, const struct op_desc *op);
 int64_t trace_ids_stack(struct trace_ids *t, const struct py_stack *s);
 int64_t trace_ids_string(struct trace_ids *t, const char *s);
+int64_t trace_ids_group(struct trace_ids *t, const struct group_desc *g);
 
 /* Write a TEXT record if the frame got its text after it was numbered as part of a stack. 0 or
  * -errno. */
@@ -370,12 +371,13 @@ struct trace_defs {
 	struct py_frame **frames;
 	struct py_stack **stacks;
 	struct trace_thread_def **threads;
-	uint32_t nstrings, nops, nmetas, nframes, nstacks, nthreads;
+	struct group_desc **groups;
+	uint32_t nstrings, nops, nmetas, nframes, nstacks, nthreads, ngroups;
 	uint32_t first_id, id_step; /* trace_reader_number_ids; step 0: 1 */
 };
 
-/* Add a definition (STRING, OP, META, FRAME, TEXT, STACK). 0 (also for unknown types), -EBADMSG or
- * -ENOMEM. */
+/* Add a definition (STRING, OP, META, FRAME, TEXT, STACK, GROUP). 0 (also for unknown types),
+ * -EBADMSG or -ENOMEM. */
 int trace_decode_definition(struct trace_defs *d, uint16_t type, struct in *in);
 
 /* 1, -EBADMSG or -ENOMEM. The strings live as long as `d`. */

@@ -78,6 +78,10 @@ static void decode_tail(const struct trace_defs *d, struct in *in, struct op_eve
 		ev->phase = phase == 1 ? PHASE_RECOMPUTE : PHASE_COMPILE;
 	ev->backward_of = in->p < in->end ? stack_or_none(d, in) : NULL;
 	ev->native = in->p < in->end ? stack_or_none(d, in) : NULL;
+	uint32_t group = in->p < in->end ? in_below(in, (uint64_t)d->ngroups + 1) : 0;
+	for (uint16_t i = 0; !in->bad && group && ev->args && i < ev->nargs; i++)
+		if (ev->args[i].kind == VALUE_GROUP)
+			((struct value *)ev->args)[i].group.of = d->groups[group - 1];
 }
 
 static int pass_values(const struct trace_defs *d, struct in *in, struct op_event *out)

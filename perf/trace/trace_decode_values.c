@@ -118,6 +118,7 @@ static void decode_value(struct value_in *v, struct value *out, int depth)
 		out->group.address = in_u(&v->in);
 		out->group.rank = in_s32(&v->in);
 		out->group.size = in_s32(&v->in);
+		out->group.of = NULL;
 		break;
 	case VALUE_WORK:
 		out->work.address = in_u(&v->in);

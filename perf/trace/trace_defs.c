@@ -202,6 +202,23 @@ static int decode_stack(struct trace_defs *d, struct in *in)
 	return 0;
 }
 
+static int decode_group(struct trace_defs *d, struct in *in)
+{
+	const char *name = string_at(d, in);
+	uint32_t n = in_below(in, (uint64_t)UINT32_MAX + 1);
+	if (in->bad || n > (size_t)(in->end - in->p))
+		return -EBADMSG;
+	struct group_desc *g = defs_alloc(d, sizeof(*g) + n * sizeof(*g->ranks));
+	if (!g || grow(&d->groups, d->ngroups))
+		return -ENOMEM;
+	int32_t *ranks = (int32_t *)(g + 1);
+	for (uint32_t i = 0; i < n; i++)
+		ranks[i] = in_s32(in);
+	*g = (struct group_desc){.name = name, .ranks = ranks, .n = n};
+	d->groups[d->ngroups++] = g;
+	return in->bad ? -EBADMSG : 0;
+}
+
 int trace_decode_definition(struct trace_defs *d, uint16_t type, struct in *in)
 {
 	switch (type) {
@@ -217,6 +234,8 @@ int trace_decode_definition(struct trace_defs *d, uint16_t type, struct in *in)
 		return decode_text(d, in);
 	case TRACE_STACK:
 		return decode_stack(d, in);
+	case TRACE_GROUP:
+		return decode_group(d, in);
 	}
 	return 0;
 }
@@ -317,5 +336,6 @@ void trace_defs_free(struct trace_defs *d)
 	free(d->frames);
 	free(d->stacks);
 	free(d->threads);
+	free(d->groups);
 	*d = (struct trace_defs){0};
 }

@@ -6,7 +6,7 @@
 
 enum {
 	HEAD_MAX = 256, /* an EVENT without its values */
-	TAIL_MAX = 24,	/* what follows its statistics */
+	TAIL_MAX = 34,	/* what follows its statistics */
 };
 
 static int put_values(struct trace_file *w, struct out *o, const struct op_event *ev,
@@ -34,8 +34,8 @@ static int put_values(struct trace_file *w, struct out *o, const struct op_event
 }
 
 struct event_refs {
-	int64_t op, thread, stack, where, backward_of,
-	    native; /* numbers in the file; -1: no stack */
+	int64_t op, thread, stack, where, backward_of, native,
+	    group; /* numbers in the file; -1: none */
 };
 
 static void put_tail(struct out *o, const struct op_event *ev, const struct event_refs *r,
@@ -43,14 +43,16 @@ static void put_tail(struct out *o, const struct op_event *ev, const struct even
 {
 	o->end += TAIL_MAX;
 	const uint8_t phase = ev->phase >= PHASE_RECOMPUTE ? ev->phase - PHASE_BACKWARD : 0;
-	if (!phase && r->backward_of < 0 && r->native < 0)
+	if (!phase && r->backward_of < 0 && r->native < 0 && r->group < 0)
 		return;
 	if (!has_stats)
 		out_u(o, 0);
 	out_b(o, phase);
 	out_u(o, (uint64_t)(r->backward_of + 1));
-	if (r->native >= 0)
+	if (r->native >= 0 || r->group >= 0)
 		out_u(o, (uint64_t)(r->native + 1));
+	if (r->group >= 0)
+		out_u(o, (uint64_t)(r->group + 1));
 }
 
 /* Write the text of the event's source line if it became known only now. */
@@ -58,6 +60,15 @@ static int write_text(struct trace_file *w, const struct op_event *ev)
 {
 	const struct py_frame *where = py_stack_where(ev->where_stack);
 	return where ? trace_ids_frame_text(&w->ids, where) : 0;
+}
+
+/* Of the event's process group, if it is known; else NULL. */
+static const struct group_desc *group_of(const struct op_event *ev)
+{
+	for (uint16_t i = 0; ev->args && i < ev->nargs; i++)
+		if (ev->args[i].kind == VALUE_GROUP)
+			return ev->args[i].group.of;
+	return NULL;
 }
 
 static int find_refs(struct trace_file *w, const struct op_event *ev, struct event_refs *r)
@@ -69,11 +80,15 @@ static int find_refs(struct trace_file *w, const struct op_event *ev, struct eve
 		   : ev->where_stack		? trace_ids_stack(&w->ids, ev->where_stack)
 						: -1;
 	r->backward_of = ev->backward_of ? trace_ids_stack(&w->ids, ev->backward_of) : -1;
+	const struct group_desc *group = group_of(ev);
 	r->native = ev->native ? trace_ids_stack(&w->ids, ev->native) : -1;
+	r->group = group ? trace_ids_group(&w->ids, group) : -1;
 	if (r->op < 0 || r->thread < 0)
 		return (int)(r->op < 0 ? r->op : r->thread);
 	if (ev->native && r->native < 0)
 		return (int)r->native;
+	if (group && r->group < 0)
+		return (int)r->group;
 	if (ev->backward_of && r->backward_of < 0)
 		return (int)r->backward_of;
 	if ((ev->stack && r->stack < 0) || (ev->where_stack && r->where < 0))

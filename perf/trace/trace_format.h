@@ -37,6 +37,7 @@
  *             frames; a reader that does not know parameters shows none. Files written before
  *             there was the field have one FRAME instead: function "(gradient accumulation)",
  *             line 0, file "gradient accumulation of " and the parameter.
+ *     GROUP   of torch.distributed: u name (string), u n, n times s rank, ascending
  *     THREAD  u number, s pid, s tid, str name. Repeating a number changes the name.
  *     TARGET  s pid, s start (CLOCK_MONOTONIC ns), str comm, argv, torch version,
  *             Python version, engine, torch directory
@@ -46,8 +47,8 @@
  *             u stack (if EVENT_HAS_STACK),
  *             u where stack (if EVENT_HAS_WHERE, else the same as stack),
  *             u nargs, u nresults, values, statistics (which may be missing),
- *             b phase, u backward of + 1 (stack; 0: none), u native stack + 1; all may be
- *             missing: 0. The phase is 1
+ *             b phase, u backward of + 1 (stack; 0: none), u native stack + 1, u group + 1 (of
+ *             its process group); all may be missing: 0. The phase is 1
  *             of a recomputation, which also has EVENT_BACKWARD, 2 of what runs in a compilation
  *             of torch.compile; 0: as EVENT_BACKWARD says.
  *             "previous": of the previous EVENT in the same block, 0 for the first; its time is
@@ -199,6 +200,7 @@ enum trace_type {
 	TRACE_DONE,
 	TRACE_MEMORY,
 	TRACE_MEMORY_LOST,
+	TRACE_GROUP,
 	TRACE_CLOCK = 0x10000, /* in no file: what is read of several has it */
 };
 

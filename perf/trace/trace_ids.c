@@ -162,6 +162,16 @@ int64_t trace_ids_stack(struct trace_ids *t, const struct py_stack *s)
 	return r ? r : id;
 }
 
+int64_t trace_ids_group(struct trace_ids *t, const struct group_desc *g)
+{
+	struct out o = {.p = t->scratch, .end = t->scratch + t->scratch_size};
+	int r = put_string_id(t, &o, g->name);
+	out_u(&o, g->n);
+	for (uint32_t i = 0; i < g->n; i++)
+		out_s(&o, g->ranks[i]);
+	return r ? r : define(t, &t->groups, TRACE_GROUP, &o, t->scratch);
+}
+
 static int write_thread(struct trace_ids *t, uint64_t number, int32_t pid, int32_t tid,
 			const char *name)
 {
@@ -229,8 +239,8 @@ void trace_ids_forget(struct trace_ids *t)
 
 static struct intern *table_at(struct trace_ids *t, size_t i)
 {
-	struct intern *all[] = {&t->strings, &t->ops,	 &t->metas,
-				&t->frames,  &t->stacks, &t->threads};
+	struct intern *all[] = {&t->strings, &t->ops,	  &t->metas, &t->frames,
+				&t->stacks,  &t->threads, &t->groups};
 	return i < sizeof(all) / sizeof(all[0]) ? all[i] : NULL;
 }
 

@@ -28,6 +28,9 @@ struct trace_set {
 	struct member *members;
 	size_t n, room;
 	struct member *given; /* whose item was returned last; NULL: none */
+	/* A tree whose leaves are the members: at each node the one below it that is due first, by
+	 * index + 1; 0: none. The root is first[1]. */
+	size_t *first, leaves;
 	struct trace_clock *clocks;
 	size_t nclocks, told; /* told: how many of them, but the first, were returned */
 };
@@ -75,15 +78,45 @@ static uint64_t due_ns(const struct member *m)
 	return m->order || !ev->end_ns ? ev->start_ns : ev->end_ns;
 }
 
+static size_t due_first(const struct trace_set *s, size_t a, size_t b)
+{
+	if (!a || !b)
+		return a ? a : b;
+	return due_ns(&s->members[b - 1]) < due_ns(&s->members[a - 1]) ? b : a;
+}
+
+/* Read a member's next item, and find again which is due first. 0 or -ENOMEM. */
+static int advance_in_tree(struct trace_set *s, struct member *m)
+{
+	size_t i = (size_t)(m - s->members), k = s->leaves + i;
+	int r = advance(m);
+	s->first[k] = m->has ? i + 1 : 0;
+	while (k /= 2)
+		s->first[k] = due_first(s, s->first[2 * k], s->first[2 * k + 1]);
+	return r;
+}
+
+static int make_tree(struct trace_set *s)
+{
+	for (s->leaves = 1; s->leaves < s->n;)
+		s->leaves *= 2;
+	s->first = calloc(2 * s->leaves, sizeof(*s->first));
+	return s->first ? 0 : -ENOMEM;
+}
+
 static struct member *first_due(struct trace_set *s)
 {
-	struct member *first = NULL;
-	for (size_t i = 0; i < s->n; i++) {
-		struct member *m = &s->members[i];
-		if (m->has && (!first || due_ns(m) < due_ns(first)))
-			first = m;
-	}
-	return first;
+	return s->first[1] ? &s->members[s->first[1] - 1] : NULL;
+}
+
+/* Of a file that is still being written there may be more now. */
+static int advance_all(struct trace_set *s)
+{
+	int r = s->given ? advance_in_tree(s, s->given) : 0;
+	for (size_t i = 0; i < s->n && !r && s->opts.follow; i++)
+		if (&s->members[i] != s->given && !s->members[i].has)
+			r = advance_in_tree(s, &s->members[i]);
+	return r;
 }
 
 /* The sum of what the members have told so far. */
@@ -143,16 +176,13 @@ static int next_of_one(struct member *m, struct trace_item *item, struct err *e)
 
 int trace_set_next(struct trace_set *s, struct trace_item *item, struct err *e)
 {
-	int r = 0;
 	if (s->n == 1)
 		return next_of_one(s->members, item, e);
 	if (s->told + 1 < s->nclocks) {
 		*item = (struct trace_item){.type = TRACE_CLOCK, .clock = &s->clocks[++s->told]};
 		return 1;
 	}
-	for (size_t i = 0; i < s->n && !r; i++)
-		if (&s->members[i] == s->given || !s->members[i].has)
-			r = advance(&s->members[i]);
+	int r = advance_all(s);
 	if (r)
 		return err_set(e, r, "no memory to read a trace");
 	s->given = first_due(s);
@@ -235,6 +265,7 @@ void trace_set_close(struct trace_set *s)
 		free(s->members[i].source.processes);
 	}
 	free(s->clocks);
+	free(s->first);
 	free(s->members);
 	free(s);
 }
@@ -362,8 +393,9 @@ static int begin_members(struct trace_set *s, struct err *e)
 				trace_order_tap(m->order, tap_item, m);
 		}
 	}
+	r = r ? r : make_tree(s);
 	for (size_t i = 0; i < s->n && !r && s->n > 1; i++)
-		r = advance(&s->members[i]);
+		r = advance_in_tree(s, &s->members[i]);
 	if (!r && s->n > 1)
 		r = find_clocks(s);
 	return r ? err_set(e, r, "no memory to put the events in order") : 0;

@@ -33,8 +33,14 @@ static void learn_group(struct target *t, const uint8_t *group, uint32_t len)
 
 static struct value group(struct target *t, uint64_t addr, const uint8_t *p, uint32_t len)
 {
-	struct value v = {.kind = VALUE_GROUP, .group = {addr, -1, -1}};
-	int32_t is[2];
+	struct value v = {.kind = VALUE_GROUP, .group = {addr, -1, -1, NULL}};
+	int32_t is[2], place;
+	v.group.of = groups_find(t, addr, &place);
+	if (v.group.of && place >= 0) {
+		v.group.rank = place;
+		v.group.size = (int32_t)v.group.of->n;
+		return v;
+	}
 	if (!t->group_at)
 		learn_group(t, p, len);
 	if (!t->group_at || t->group_at == GROUP_NOT_KNOWN || t->group_at + sizeof(is) > len)

@@ -56,6 +56,11 @@ void seen_tensors_add(struct target *t, const struct item *i, const struct seen_
 /* Forget all. */
 void seen_tensors_forget(struct target *t);
 
+/* What the c10d::ProcessGroup at that address of the process is; NULL: not known, or two groups
+ * have been there. Lives as long as the target. *place: of the process in it, -1: not known. */
+const struct group_desc *groups_find(struct target *t, uint64_t object, int32_t *place);
+void groups_free(struct groups *g); /* NULL allowed */
+
 /* Where rank and size, two ints side by side, are in a ProcessGroup differs between versions of
  * PyTorch. The group of all ranks tells: its are RANK and WORLD_SIZE. Returns the offset in the
  * `len` bytes, at least `from`; 0: nowhere; GROUP_NOT_KNOWN: of two places neither is believed. */

@@ -187,6 +187,7 @@ void target_close(struct target *t)
 	seen_tensors_forget(t);
 	rtti_free(t->rtti);
 	node_map_free(&t->nodes);
+	groups_free(t->groups);
 	free(t->snapshots);
 	free(t);
 }

@@ -31,6 +31,7 @@ struct registered_op {
 };
 
 struct registry;
+struct groups; /* of torch.distributed, seen so far */
 
 /* `m` and `r` must outlive it; `cow`: see std_string_size. NULL when out of memory. */
 struct registry *registry_new(const struct mem *m, bool cow, struct rtti *r);
@@ -141,7 +142,8 @@ struct target {
 	struct tensor_layout layout;
 	struct tensor_layout engine_layout; /* the layout that conf was made from */
 	unsigned group_tries;
-	uint16_t group_at;    /* offset of rank and size in a ProcessGroup; 0: none was seen yet */
+	uint16_t group_at; /* offset of rank and size in a ProcessGroup; 0: none was seen yet */
+	struct groups *groups;
 	bool layout_complete; /* everything needed is known */
 	bool layout_known;    /* settled: no more snapshots are wanted */
 	struct tensor_snapshot *snapshots;

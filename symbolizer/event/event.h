@@ -65,6 +65,14 @@ struct tensor {
 	uint64_t same; /* where it is that of another tensor, not 0, `meta` is, too; 0: not known */
 };
 
+/* A group of torch.distributed: equal on all its ranks, and of no other group of the same start of
+ * a training. */
+struct group_desc {
+	const char *name;     /* "0", "default_pg" */
+	const int32_t *ranks; /* in the group of all, ascending */
+	uint32_t n;
+};
+
 struct value {
 	uint8_t kind;	  /* enum value_kind */
 	uint8_t scalar;	  /* VALUE_SCALAR: VALUE_INT, VALUE_FLOAT or VALUE_BOOL (complex ones are
@@ -85,6 +93,7 @@ struct value {
 		struct {
 			uint64_t address;
 			int32_t rank, size; /* the process's own rank in it; -1: not known */
+			const struct group_desc *of; /* NULL: not known */
 		} group;
 		struct {
 			uint64_t address;

@@ -118,3 +118,17 @@ int python_groups(const struct py_runtime *rt, struct python_group **out)
 	free(pairs);
 	return r;
 }
+
+/* An entry is only ever added behind the last one, unless all are moved to other memory. */
+int python_groups_changed(const struct py_runtime *rt, struct python_groups_mark *mark)
+{
+	struct py_dict d;
+	int r = mark->dict ? 0 : py_module_get(rt, module, "_pg_group_ranks", &mark->dict);
+	r = r ? r : py_dict_open(rt, mark->dict, &d);
+	if (r)
+		return r;
+	bool changed = d.entries != mark->entries || d.n != mark->n;
+	mark->entries = d.entries;
+	mark->n = d.n;
+	return changed;
+}

@@ -119,6 +119,16 @@ struct python_group {
 int python_groups(const struct py_runtime *rt, struct python_group **out);
 void python_groups_free(struct python_group *groups, size_t n); /* NULL allowed */
 
+/* By what python_groups last saw: zero-initialise. */
+struct python_groups_mark {
+	uint64_t dict, entries; /* addresses in the process */
+	size_t n;
+};
+
+/* Whether there may be other groups than when it was last called: some were made since, or all were
+ * destroyed. 1, 0 or -errno. */
+int python_groups_changed(const struct py_runtime *rt, struct python_groups_mark *mark);
+
 /* How to walk frames, for the engines: struct py_walk in symbolizer/plan/plan.h. */
 const struct py_walk *python_walk(const struct py_runtime *rt);
 

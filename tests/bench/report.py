@@ -7,6 +7,8 @@ import time
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--events", type=int, default=10_000_000, help="for report")
+parser.add_argument("--ranks", type=int, default=8)
+parser.add_argument("--of-rank", type=int, default=1_000_000, help="events of each rank")
 parser.add_argument("--others", type=int, default=2_000_000, help="for its options, and for the exports")
 options = parser.parse_args()
 ditrace = os.path.abspath(os.environ["DITRACE"])
@@ -42,3 +44,8 @@ with tempfile.TemporaryDirectory() as folder:
     measure("diff with itself", n, [ditrace, "diff", trace, trace])
     for form in "folded", "chrome", "speedscope", "sqlite":
         measure("export --to " + form, n, [ditrace, "export", "--to", form, "-o", other, trace])
+    ranks, n = os.path.join(folder, "ranks"), options.ranks * options.of_rank
+    print("%d ranks, %d events each" % (options.ranks, options.of_rank))
+    measure("write", n, [tool, str(options.of_rank), ranks, str(options.ranks)])
+    measure("report", n, [ditrace, "report", "--pager=never", ranks])
+    measure("report --skew", n, [ditrace, "report", "--pager=never", "--skew", ranks])

@@ -1,9 +1,16 @@
 /* big_trace EVENTS FILE: writes the trace of a long training run, with steps of 500 ops, three
- * levels deep, from 50 source lines, and a backward node for every tenth op. */
+ * levels deep, from 50 source lines, and a backward node for every tenth op.
+ *
+ * big_trace EVENTS FOLDER RANKS: the same of so many ranks. Of every 100 events one is a
+ * collective, in turns of all ranks and of eight. One rank, two thirds on, is late for each, by an
+ * op at line 10.
+ */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "perf/trace/trace_write.h"
 
@@ -79,23 +86,129 @@ static struct op_event event(uint64_t i, uint64_t base, int32_t pid)
 				 .tid = pid};
 }
 
-int main(int argc, char **argv)
+static int write_run(struct trace_writer *w, uint64_t n)
 {
-	struct trace_writer *w;
-	struct err e = {0};
-	uint64_t n = argc == 3 ? strtoull(argv[1], NULL, 10) : 0;
-	if (!n) {
-		fputs("usage: big_trace EVENTS FILE\n", stderr);
-		return 2;
-	}
-	make_things();
-	int r = trace_writer_open(argv[2], &w, &e);
+	int r = 0;
 	for (uint64_t i = 0; i < n && !r; i++) {
 		struct op_event ev = event(i, 1000000000, 4121);
 		r = trace_write_event(w, &ev);
 	}
-	r = r ? r : trace_writer_close(w, true);
+	return r;
+}
+
+/* Ranks. */
+
+enum { BLOCK = 100, BLOCK_NS = 120000, OF_GROUP = 8, CALL_NS = 60000, LATE_NS = 30000 };
+
+static const struct op_desc allreduce = {
+    .id = OPS, .name = "c10d::allreduce_", .schema = "", .kind = OP_DISPATCHED};
+
+static struct group_desc group_of(uint32_t rank, uint32_t nranks, bool all, int32_t *ranks,
+				  char name[16])
+{
+	uint32_t first = all ? 0 : rank / OF_GROUP * OF_GROUP;
+	uint32_t n = all || nranks - first < OF_GROUP ? nranks - first : OF_GROUP;
+	for (uint32_t i = 0; i < n; i++)
+		ranks[i] = (int32_t)(first + i);
+	snprintf(name, 16, "%" PRIu32, all ? 0 : 1 + first / OF_GROUP);
+	return (struct group_desc){.name = name, .ranks = ranks, .n = n};
+}
+
+/* The collective at the end of block `b`, which is done everywhere at one time. */
+static int write_collective(struct trace_writer *w, uint64_t b, uint32_t rank, uint32_t nranks,
+			    int32_t *ranks, bool late)
+{
+	char name[16];
+	const struct group_desc of = group_of(rank, nranks, b % 2, ranks, name);
+	uint64_t at = 1000000000 + b * BLOCK_NS, start = at + CALL_NS + (late ? LATE_NS : 0);
+	struct op_event ev = event(0, at, 1000 + (int32_t)rank);
+	struct value all[] = {args[0],
+			      {.kind = VALUE_GROUP,
+			       .group = {0x1000 + b % 2, (int32_t)(rank - (uint32_t)ranks[0]),
+					 (int32_t)of.n, &of}},
+			      {.kind = VALUE_STRING, .str = "SUM", .count = 3}},
+		     work = {.kind = VALUE_WORK, .work = {0x2000, "gloo"}};
+	const struct work_done done = {1000 + (int32_t)rank, 0x2000, at + BLOCK_NS - 10000};
+	ev.id = b * BLOCK + BLOCK - 1;
+	ev.parent = ev.depth = ev.child_ns = 0;
+	ev.op = &allreduce;
+	ev.args = all;
+	ev.nargs = 3;
+	ev.results = &work;
+	ev.nresults = 1;
+	ev.start_ns = start + (b * 31 + rank) * 2654435761u % 4001;
+	ev.end_ns = ev.start_ns + 1000;
+	int r = trace_write_event(w, &ev);
+	return r ? r : trace_write_done(w, &done);
+}
+
+static int write_rank(struct trace_writer *w, uint64_t n, uint32_t rank, uint32_t nranks,
+		      int32_t *ranks)
+{
+	const bool late = rank == nranks * 2 / 3;
+	const struct trace_process process = {
+	    .pid = 1000 + (int32_t)rank,
+	    .whole = true,
+	    .rank = {.rank = (int32_t)rank, .world_size = (int32_t)nranks, .host = "here"}};
+	trace_writer_one_file(w);
+	int r = trace_write_process(w, &process);
+	for (uint64_t b = 0; b < n / BLOCK && !r; b++) {
+		for (uint64_t k = 0; k < BLOCK - 1 && !r; k++) {
+			struct op_event ev = event(k, 1000000000 + b * BLOCK_NS, process.pid);
+			bool slow = late && k == BLOCK - 2;
+			ev.id += b * BLOCK;
+			ev.parent += ev.parent ? b * BLOCK : 0;
+			ev.forward_id += ev.forward_id ? b * BLOCK : 0;
+			ev.end_ns += slow ? LATE_NS : 0;
+			ev.stack = slow ? (const struct py_stack *)stacks[0] : ev.stack;
+			ev.where_stack = ev.stack;
+			r = trace_write_event(w, &ev);
+		}
+		r = r ? r : write_collective(w, b, rank, nranks, ranks, late);
+	}
+	return r;
+}
+
+/* nranks: 0: a run without ranks. */
+static int write_file(const char *path, uint64_t n, uint32_t rank, uint32_t nranks)
+{
+	struct trace_writer *w;
+	struct err e = {0};
+	int32_t *ranks = calloc(nranks + 1, sizeof(*ranks));
+	int r = ranks ? trace_writer_open(path, &w, &e) : -ENOMEM;
+	if (!r) {
+		r = nranks ? write_rank(w, n, rank, nranks, ranks) : write_run(w, n);
+		int code = trace_writer_close(w, true);
+		r = r ? r : code;
+	}
+	free(ranks);
 	if (r)
 		fprintf(stderr, "big_trace: %s\n", e.what[0] ? e.what : strerror(-r));
-	return r != 0;
+	return r;
+}
+
+static int write_ranks(const char *folder, uint64_t n, uint32_t nranks)
+{
+	char path[4096];
+	if (mkdir(folder, 0777))
+		return -errno;
+	for (uint32_t rank = 0; rank < nranks; rank++) {
+		snprintf(path, sizeof(path), "%s/rank%" PRIu32 ".data", folder, rank);
+		int r = write_file(path, n, rank, nranks);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t n = argc == 3 || argc == 4 ? strtoull(argv[1], NULL, 10) : 0;
+	uint32_t nranks = argc == 4 ? (uint32_t)strtoul(argv[3], NULL, 10) : 0;
+	if (!n || (argc == 4 && !nranks)) {
+		fputs("usage: big_trace EVENTS FILE | EVENTS FOLDER RANKS\n", stderr);
+		return 2;
+	}
+	make_things();
+	return nranks ? write_ranks(argv[2], n, nranks) != 0 : write_file(argv[2], n, 0, 0) != 0;
 }

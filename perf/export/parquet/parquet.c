@@ -206,11 +206,12 @@ static void put_collective(struct parquet_export *x, size_t process, const struc
 	put_number(f, numbered, group);
 	put_number(f, what.group && what.group->group.size >= 0,
 		   what.group ? what.group->group.size : 0);
+	parquet_text(f, what.group && what.group->group.of ? what.group->group.of->name : NULL);
 	put_number(f, numbered, (int64_t)number);
 	put_number(f, what.has_bytes, (int64_t)what.bytes);
 	parquet_text(f, what.dtype >= 0 ? names_dtype(what.dtype) : NULL);
 	parquet_text(f, what.reduce_op);
-	put_number(f, what.root >= 0, what.root);
+	put_number(f, what.root_rank >= 0, what.root_rank);
 	put_number(f, what.async >= 0, what.async > 0);
 	put_where(f, py_stack_where(ev->stack));
 	parquet_row_end(f);

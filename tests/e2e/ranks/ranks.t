@@ -43,7 +43,7 @@ collectives() {
 	"$DITRACE" script --collectives --format jsonl "$T/data" >"$T/calls"
 	ok "all collectives are there, in order, and no others" verify ranks/collectives "$T/calls" "$T/store"
 	"$DITRACE" report --collectives --no-pager --format csv "$T/data" >"$T/report"
-	like "those of both ranks are one" "$T/report" '^allreduce,SUM,,8,float32,1,2,80,[0-9]+,[0-9]+,40,[0-9]+,1,[0-9]+,gloo,80,[0-9]+,[0-9]+,80,[0-9]+,[0-9]+,.*,late$'
+	like "those of both ranks are one" "$T/report" '^allreduce,SUM,,8,float32,1,2,80,[0-9]+,[0-9]+,40,[0-9]+,1,[0-9]+,gloo,80,[0-9]+,[0-9]+,80,[0-9]+,[0-9]+,.*,late,[a-z0-9]+,0 1$'
 	like "with DDP's own" "$T/report" '^allreduce,SUM,,144,float32,0,2,10,'
 	"$DITRACE" script "$T/data" >"$T/text"
 	like "at the parameter whose gradient has filled a bucket" "$T/text" '^c10d::allreduce_ +backward .* gradient accumulation of '
@@ -53,6 +53,19 @@ collectives() {
 	"$DITRACE" report --skew --no-pager --step 2 "$T/data" >"$T/skew"
 	like "of a few calls no rank is named" "$T/skew" '^no rank holds the others up: |^ranks are not compared: there are no two'
 	error "--skew takes no --rank" '--rank' "$DITRACE" report --skew --rank 1 "$T/data"
+}
+
+# Four ranks as a mesh of two by two: rank 2 is late for both of its groups.
+subgroups() {
+	RANKS=4 "$DITRACE" run --engine shim -o "$T/mesh/" -- "$PY" ranks/launch.py ranks/mesh.py "$T/mesh-store" >"$T/out" 2>"$T/err"
+	is "ranks in groups run to their end" "$?" 0
+	"$DITRACE" report --skew --pager never "$T/mesh" >"$T/skew"
+	like "the late rank is named, in its group" "$T/skew" '^in group [0-9] \(ranks (0, 2|2, 3)\) rank 2 comes last in [0-9]+ of the [0-9]+ collectives '
+	like "and what it does meanwhile" "$T/skew" '^meanwhile it is in no op, up to aten::sinh_ mesh.py:[0-9]+ slow: x.sinh_\(\), each time for [0-9]+ ms more than rank [03]$'
+	like "a rank that only waits for it is told" "$T/skew" '^in group [0-9] \(ranks 1, 3\) rank 3, .*; it waits itself in group [0-9] \(ranks 2, 3\)$'
+	"$DITRACE" script --collectives --format jsonl "$T/mesh" >"$T/calls"
+	ok "each call has the ranks of its group" jq -se 'all(.[]; .rank as $r | .group_ranks | index($r) != null) and ([.[] | select(.group_size == 2) | .group_ranks] | unique == [[0,1],[0,2],[1,3],[2,3]])' "$T/calls"
+	ok "a root is named by its rank among all" jq -se '[.[] | select(.collective == "broadcast") | .root] == [3, 3]' "$T/calls"
 }
 
 several_hosts() {
@@ -151,6 +164,7 @@ all() {
 	reported
 	read_by_others
 	collectives
+	subgroups
 	if of_first_torch; then several_hosts; else skip "traces of two hosts were merged with another torch: make test-long" 14; fi
 	if of_other_torch; then without_library; else skip "ranks without the library: with the other torch, or make test-long" 2; fi
 	hang

@@ -64,7 +64,7 @@ static void launch(struct trace_writer *w, const struct op_event *ev, uint64_t d
 static void call(struct trace_writer *w, int rank, uint64_t id, uint64_t start, uint64_t done)
 {
 	struct value args[] = {{.kind = VALUE_LIST},
-			       {.kind = VALUE_GROUP, .group = {0x1000, rank, 2}}},
+			       {.kind = VALUE_GROUP, .group = {0x1000, rank, 2, NULL}}},
 		     work = {.kind = VALUE_WORK,
 			     .work = {0x5000 + id, on_device ? "nccl" : "gloo"}};
 	struct op_event ev = {.id = id,

@@ -34,7 +34,7 @@ static void add_arg(struct op_event *ev, struct value v)
 
 static struct value group_value(uint64_t address, int rank, int size)
 {
-	return (struct value){.kind = VALUE_GROUP, .group = {address, rank, size}};
+	return (struct value){.kind = VALUE_GROUP, .group = {address, rank, size, NULL}};
 }
 
 static struct value int_value(int64_t i)
@@ -74,14 +74,18 @@ static void see(struct collectives *c, struct op_event ev)
 	assert_int_equal(collectives_see(c, &item), 0);
 }
 
-static void process(struct collectives *c, int rank, bool whole, const char *host)
+static void process_at(struct collectives *c, int pid, int rank, bool whole, const char *host)
 {
-	struct trace_item item = {.type = TRACE_PROCESS,
-				  .process = {.pid = 100 + rank,
-					      .whole = whole,
-					      .rank = {.rank = rank, .world_size = 2}}};
+	struct trace_item item = {
+	    .type = TRACE_PROCESS,
+	    .process = {.pid = pid, .whole = whole, .rank = {.rank = rank, .world_size = 2}}};
 	strcpy(item.process.rank.host, host);
 	assert_int_equal(collectives_see(c, &item), 0);
+}
+
+static void process(struct collectives *c, int rank, bool whole, const char *host)
+{
+	process_at(c, 100 + rank, rank, whole, host);
 }
 
 static struct collectives *two_ranks(bool whole, const char *other_host)
@@ -162,7 +166,7 @@ static void ranks_are_matched(void **state)
 	}
 	const char *text = matched(c);
 	assert_non_null(strstr(text, "allreduce,SUM,,96,float32,0,2,10,10,10,5,"));
-	assert_non_null(strstr(text, ",1,4,,0,,,0,,,/home/me/train.py,13,forward\n"));
+	assert_non_null(strstr(text, ",1,4,,0,,,0,,,/home/me/train.py,13,forward,,\n"));
 	assert_non_null(strstr(text, "send,,1,96,float32,0,2,1,"));
 	ev = of_rank(1, &allreduce, 29 * MS);
 	assert_true(collectives_number(c, &ev, &group, &number));
@@ -209,8 +213,8 @@ static void ranks_that_are_not_compared(void **state)
 	not_compared(two_ranks(true, "there"), "several hosts");
 	struct collectives *c = two_ranks(true, "here");
 	struct op_event ev = of_rank(0, &allreduce, 1);
-	process(c, 0, true, "here");
-	ev.pid = c->processes[2].pid = 300;
+	process_at(c, 300, 0, true, "here");
+	ev.pid = 300;
 	see(c, ev);
 	not_compared(c, "rank 1 was started 1 times, and rank 0 2 times");
 	c = two_ranks(true, "here");
@@ -240,10 +244,8 @@ static void the_last_start_is_compared(void **state)
 	struct collectives *c = two_ranks(true, "here");
 	for (int rank = 0; rank < 2; rank++)
 		see(c, of_rank(rank, &barrier, 1));
-	for (int rank = 0; rank < 2; rank++) {
-		process(c, rank, true, "here");
-		c->processes[2 + rank].pid = 200 + rank;
-	}
+	for (int rank = 0; rank < 2; rank++)
+		process_at(c, 200 + rank, rank, true, "here");
 	for (int rank = 0; rank < 2; rank++) {
 		struct op_event ev = of_rank(rank, &allreduce, 10 * MS);
 		ev.pid = 200 + rank;
@@ -253,6 +255,48 @@ static void the_last_start_is_compared(void **state)
 	assert_string_equal(c->why, "");
 	assert_true(c->starts == 2 && c->nranks == 2 && c->worlds[0].n == 1);
 	assert_true(c->ranks[0] == 2 && c->ranks[1] == 3);
+	collectives_free(c);
+}
+
+/* Three groups, of ranks 0 and 1, 0 and 2, and of all, whose addresses and order of use differ
+ * between the ranks; rank 2 is late. */
+static void groups_of_some_ranks(void **state)
+{
+	static const int32_t ranks[] = {0, 1, 2}, others[] = {0, 2};
+	static const struct group_desc descs[] = {
+	    {"1", ranks, 2}, {"2", others, 2}, {"0", ranks, 3}};
+	struct collectives *c = collectives_new();
+	char text[64];
+	(void)state;
+	for (int rank = 0; rank < 3; rank++)
+		process(c, rank, true, "here");
+	for (size_t i = 0; i < c->nprocesses; i++)
+		c->processes[i].rank.world_size = 3;
+	for (uint64_t k = 1; k <= STEPS; k++)
+		for (int rank = 2; rank >= 0; rank--)
+			for (int i = 0; i < 2; i++) {
+				struct op_event ev =
+				    of_rank(rank, &allreduce, 20 * MS * k + (rank == 2) * 9 * MS);
+				const struct group_desc *of = &descs[k == STEPS ? 2 : i];
+				if (k == STEPS ? i > 0 : rank == 2 - i)
+					continue;
+				ev.start_ns += (uint64_t)i * 10 * MS;
+				args[1].group.of = of;
+				args[1].group.address += (uint64_t)(i + rank) << 32;
+				see(c, ev);
+			}
+	assert_int_equal(collectives_match(c), 0);
+	assert_string_equal(c->why, "");
+	assert_int_equal(c->nworlds, 3);
+	struct skew *s = skew_new(c);
+	const struct skew_group *first = skew_first(s);
+	assert_string_equal(first->world->of->name, "2");
+	assert_int_equal(first->n, STEPS - 1);
+	struct skew_verdict v = skew_verdict(first);
+	assert_true(v.is_named && first->world->ranks[v.rank] == 2);
+	assert_string_equal(collective_group_text(text, sizeof(text), &descs[1], 7),
+			    "2 (ranks 0, 2)");
+	skew_free(s);
 	collectives_free(c);
 }
 
@@ -332,9 +376,9 @@ static void a_rank_that_is_late_sometimes(void **state)
 	(void)state;
 	struct collectives *c = two_ranks(true, "here");
 	struct skew *s = skewed(c, late_sometimes, true);
-	struct skew_verdict v = skew_verdict(s);
-	assert_int_equal(s->waited, STEPS / 4);
-	assert_int_equal(s->ranks[1].last, STEPS / 4);
+	struct skew_verdict v = skew_verdict(skew_first(s));
+	assert_int_equal(skew_first(s)->waited, STEPS / 4);
+	assert_int_equal(skew_first(s)->ranks[1].last, STEPS / 4);
 	assert_true(v.is_named && v.rank == 1);
 	assert_true(v.median_ns > 48 * MS && v.median_ns < 52 * MS);
 	/* what it does before the first call is not counted */
@@ -354,9 +398,9 @@ static void the_usual_is_compared(void **state)
 	(void)state;
 	struct collectives *c = two_ranks(true, "here");
 	struct skew *s = skewed(c, much_later_sometimes, true);
-	struct skew_verdict v = skew_verdict(s);
-	assert_int_equal(s->unusual, 7); /* steps 3, 19 ... 99 */
-	assert_int_equal(s->usual, STEPS - 7 - 1);
+	struct skew_verdict v = skew_verdict(skew_first(s));
+	assert_int_equal(skew_first(s)->unusual, 7); /* steps 3, 19 ... 99 */
+	assert_int_equal(skew_first(s)->usual, STEPS - 7 - 1);
 	assert_true(v.is_named && v.rank == 1 && v.row);
 	assert_true(v.more_ns > 11 * MS && v.more_ns < 13 * MS);
 	skew_free(s);
@@ -369,10 +413,10 @@ static void a_rank_that_is_late(void **state)
 	for (int in_mm = 0; in_mm < 2; in_mm++) {
 		struct collectives *c = two_ranks(true, "here");
 		struct skew *s = skewed(c, always_late, in_mm);
-		struct skew_verdict v = skew_verdict(s);
+		struct skew_verdict v = skew_verdict(skew_first(s));
 		assert_true(v.is_named);
 		assert_int_equal(v.rank, 1);
-		assert_int_equal(s->ranks[1].last, STEPS);
+		assert_int_equal(skew_first(s)->ranks[1].last, STEPS);
 		assert_true(v.median_ns > 11 * MS && v.median_ns < 13 * MS);
 		assert_int_equal((int)v.percent, 12);
 		assert_non_null(v.row);
@@ -381,9 +425,9 @@ static void a_rank_that_is_late(void **state)
 		assert_int_equal(v.row->where->line, 13);
 		assert_true(v.more_ns > 11 * MS && v.more_ns < 13 * MS);
 		/* Rank 0's waits are no time of its own. */
-		assert_int_equal(s->ranks[0].waits_ns, (uint64_t)STEPS * 12 * MS);
-		assert_int_equal(s->ranks[1].waits_ns, 0);
-		assert_true(s->ranks[0].gaps_ns <= s->ranks[1].gaps_ns);
+		assert_int_equal(skew_first(s)->ranks[0].waits_ns, (uint64_t)STEPS * 12 * MS);
+		assert_int_equal(skew_first(s)->ranks[1].waits_ns, 0);
+		assert_true(skew_first(s)->ranks[0].gaps_ns <= skew_first(s)->ranks[1].gaps_ns);
 		skew_free(s);
 		collectives_free(c);
 	}
@@ -401,7 +445,8 @@ static void clocks_that_are_hardly_known(void **state)
 		clock.is_found = i < 2;
 		assert_int_equal(collectives_see(c, &item), 0);
 		struct skew *s = skewed(c, always_late, true);
-		assert_true(i < 2 ? skew_verdict(s).is_named == !i : !s->n && c->why[0]);
+		assert_true(i < 2 ? skew_verdict(skew_first(s)).is_named == !i
+				  : !s->ngroups && c->why[0]);
 		skew_free(s);
 		collectives_free(c);
 	}
@@ -414,8 +459,8 @@ static void no_rank_is_named(void **state)
 	for (int i = 0; i < 3; i++) {
 		struct collectives *c = two_ranks(true, "here");
 		struct skew *s = skewed(c, fns[i], true);
-		assert_int_equal(s->n, STEPS);
-		assert_false(skew_verdict(s).is_named);
+		assert_int_equal(skew_first(s)->n, STEPS);
+		assert_false(skew_verdict(skew_first(s)).is_named);
 		skew_free(s);
 		collectives_free(c);
 	}
@@ -502,8 +547,8 @@ static void nobody_waits_meanwhile(void **state)
 		assert_int_equal(collectives_match(c), 0);
 		struct skew *s = skew_new(c);
 		assert_non_null(s);
-		assert_int_equal(skew_verdict(s).is_named, waits);
-		assert_int_equal(s->ranks[0].waits_ns, waits ? STEPS * 11ULL * MS : 0);
+		assert_int_equal(skew_verdict(skew_first(s)).is_named, waits);
+		assert_int_equal(skew_first(s)->ranks[0].waits_ns, waits ? STEPS * 11ULL * MS : 0);
 		skew_free(s);
 		collectives_free(c);
 	}
@@ -522,9 +567,9 @@ static void several_are_under_way(void **state)
 	assert_int_equal(collectives_match(c), 0);
 	struct skew *s = skew_new(c);
 	assert_non_null(s);
-	struct skew_verdict v = skew_verdict(s);
+	struct skew_verdict v = skew_verdict(skew_first(s));
 	assert_int_equal(v.rank, 1);
-	assert_int_equal(s->n, STEPS);
+	assert_int_equal(skew_first(s)->n, STEPS);
 	assert_true(v.median_ns > 77 * MS && v.median_ns < 83 * MS);
 	assert_true(v.percent > 75 && v.percent < 90);
 	skew_free(s);
@@ -538,6 +583,7 @@ int main(void)
 	    cmocka_unit_test(ranks_are_matched),
 	    cmocka_unit_test(chosen_calls),
 	    cmocka_unit_test(ranks_that_are_not_compared),
+	    cmocka_unit_test(groups_of_some_ranks),
 	    cmocka_unit_test(calls_that_differ),
 	    cmocka_unit_test(the_last_start_is_compared),
 	    cmocka_unit_test(a_rank_that_is_late),

@@ -417,6 +417,39 @@ static void a_parameter_comes_back(void **state)
 	trace_reader_close(r);
 }
 
+/* A process group of which it is known which ranks it has, in an event with a native stack or
+ * without. */
+static void a_group_comes_back(void **state)
+{
+	static const int32_t ranks[] = {1, 5};
+	static const struct group_desc of = {"tp", ranks, 2};
+	(void)state;
+	struct value group = {.kind = VALUE_GROUP, .group = {0x1234, 1, 2, &of}};
+	struct trace_writer *w = writer();
+	for (uint64_t i = 0; i < 4; i++) {
+		struct op_event ev = sample_event(i + 1, 0, 0, 10 * i + 10, 10 * i + 20);
+		ev.args = &group;
+		ev.nargs = 1;
+		ev.native = i % 2 ? ev.stack : NULL;
+		group.group.of = i < 3 ? &of : NULL;
+		assert_int_equal(trace_write_event(w, &ev), 0);
+	}
+	assert_int_equal(trace_writer_close(w, true), 0);
+	struct trace_reader *r = reader();
+	for (uint64_t i = 0; i < 4; i++) {
+		const struct op_event ev = next(r, TRACE_EVENT).event;
+		const struct group_desc *read = ev.args[0].group.of;
+		assert_int_equal(!read, i == 3);
+		assert_int_equal(!ev.native, i % 2 == 0);
+		if (!read)
+			continue;
+		assert_string_equal(read->name, "tp");
+		assert_int_equal(read->n, 2);
+		assert_memory_equal(read->ranks, ranks, sizeof(ranks));
+	}
+	trace_reader_close(r);
+}
+
 static void write_events(uint64_t n, bool clean)
 {
 	struct trace_writer *w = writer();
@@ -896,6 +929,7 @@ int main(void)
 	    cmocka_unit_test(owners_come_and_go),
 	    cmocka_unit_test(a_text_may_come_later),
 	    cmocka_unit_test(a_parameter_comes_back),
+	    cmocka_unit_test(a_group_comes_back),
 	    cmocka_unit_test(any_prefix_gives_its_whole_blocks),
 	    cmocka_unit_test(a_cut_keeps_most),
 	    cmocka_unit_test(no_end_record_is_told),

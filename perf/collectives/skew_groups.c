@@ -1,0 +1,116 @@
+/* Which rank the others wait for, of all groups: which of them says most. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "perf/collectives/internal.h"
+
+static int add_group(struct skew *s, const struct collective_world *w)
+{
+	struct skew_group *g = skew_group_new(s->c, w);
+	if (!g)
+		return -ENOMEM;
+	if (!g->n) {
+		skew_group_free(g);
+		return 0;
+	}
+	s->groups[s->ngroups++] = g;
+	s->nplaces += w->nranks;
+	return 0;
+}
+
+/* The groups of each rank: places sorted by rank. */
+static int find_places(struct skew *s)
+{
+	size_t n = 0, nranks = s->c->nranks;
+	s->places = calloc(s->nplaces + 1, sizeof(*s->places));
+	s->first = calloc(nranks + 2, sizeof(*s->first));
+	s->rank_of = malloc((s->c->nprocesses + 1) * sizeof(*s->rank_of));
+	if (!s->places || !s->first || !s->rank_of)
+		return -ENOMEM;
+	memset(s->rank_of, 0xff, s->c->nprocesses * sizeof(*s->rank_of));
+	for (size_t i = 0; i < nranks; i++)
+		s->rank_of[s->c->ranks[i]] = i;
+	for (size_t i = 0; i < s->ngroups; i++)
+		for (size_t k = 0; k < s->groups[i]->world->nranks; k++)
+			s->first[s->groups[i]->world->ranks[k] + 1]++;
+	for (size_t i = 0; i < nranks; i++)
+		s->first[i + 1] += s->first[i];
+	for (size_t i = 0; i < s->ngroups; i++)
+		for (size_t k = 0; k < s->groups[i]->world->nranks; k++) {
+			/* first[] are moved to the ends, and back */
+			n = s->first[s->groups[i]->world->ranks[k]]++;
+			s->places[n] = (struct skew_place){s->groups[i], k};
+		}
+	memmove(s->first + 1, s->first, nranks * sizeof(*s->first));
+	s->first[0] = 0;
+	return 0;
+}
+
+struct skew *skew_new(const struct collectives *c)
+{
+	struct skew *s = calloc(1, sizeof(*s));
+	int r = s ? 0 : -ENOMEM;
+	if (s) {
+		s->c = c;
+		s->groups = calloc(c->nworlds + 1, sizeof(struct skew_group *));
+		r = s->groups ? 0 : -ENOMEM;
+	}
+	for (size_t i = 0; i < c->nworlds && !r; i++)
+		r = add_group(s, &c->worlds[i]);
+	r = r ? r : find_places(s);
+	if (!r)
+		return s;
+	skew_free(s);
+	return NULL;
+}
+
+void skew_free(struct skew *s)
+{
+	if (!s)
+		return;
+	for (size_t i = 0; s->groups && i < s->ngroups; i++)
+		skew_group_free(s->groups[i]);
+	free(s->groups);
+	free(s->places);
+	free(s->first);
+	free(s->rank_of);
+	free(s);
+}
+
+int skew_see(struct skew *s, const struct op_event *ev)
+{
+	int64_t process = s->ngroups ? collective_process_of(s->c, ev->pid, ev->rank1) : -1;
+	size_t rank = process < 0 ? SIZE_MAX : s->rank_of[process];
+	int r = 0;
+	for (size_t i = rank == SIZE_MAX ? 0 : s->first[rank];
+	     rank != SIZE_MAX && i < s->first[rank + 1] && !r; i++)
+		r = skew_group_see(s->places[i].group, s->places[i].place, ev);
+	return r;
+}
+
+uint64_t skew_lost_ns(const struct skew_group *s, const struct skew_verdict *v)
+{
+	return s->ranks[v->rank].lead_ns * (s->world->nranks - 1);
+}
+
+/* Whether `a` says more than `b`. */
+static bool is_before(const struct skew_group *a, const struct skew_group *b)
+{
+	const struct skew_verdict v = skew_verdict(a), w = skew_verdict(b);
+	if (v.is_named != w.is_named)
+		return v.is_named;
+	if (v.is_named && !v.row != !w.row)
+		return v.row;
+	return v.is_named ? skew_lost_ns(a, &v) > skew_lost_ns(b, &w) : a->n > b->n;
+}
+
+const struct skew_group *skew_first(const struct skew *s)
+{
+	const struct skew_group *first = s->ngroups ? s->groups[0] : NULL;
+	for (size_t i = 1; i < s->ngroups; i++)
+		if (is_before(s->groups[i], first))
+			first = s->groups[i];
+	return first;
+}
