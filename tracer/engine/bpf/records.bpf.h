@@ -18,6 +18,26 @@ static __always_inline int may_stop(void)
 	return 0;
 }
 
+static __always_inline void start_hit(struct bpf_thread *t, const struct frame *f, __u8 kind,
+				      __u32 proc, __u32 gen, __u64 ts)
+{
+	struct hit *h = (struct hit *)t->buf;
+	h->size = 0;
+	h->kind = kind;
+	h->flags = (f->backward ? HIT_BACKWARD : 0) | (t->lean ? HIT_LEAN : 0);
+	h->depth = (__u16)t->shown;
+	h->op = f->op;
+	h->proc = (__u16)proc;
+	h->generation = (__u16)gen;
+	h->tid = t->tid;
+	h->stop = 0;
+	h->ts = ts;
+	h->seq = f->seq;
+	h->sp = f->sp;
+	t->off = sizeof(*h);
+	t->stop = f->stop;
+}
+
 /* Send what the buffer holds; `more`: HIT_MORE when fragments follow, else 0. */
 static __always_inline void send(struct bpf_thread *t, __u8 more)
 {
