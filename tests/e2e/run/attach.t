@@ -39,6 +39,9 @@ attach() {
 	ok "attach for a second, which has ops" a_second
 	ok "attach for a number of ops" "$DITRACE" attach "$child" --count 1000 -o "$T/b"
 	ok "so many were recorded" [ "$(lines_of "$T/b")" -ge 1000 ]
+	"$DITRACE" attach --engine bpf "$child" --count 20 -o "$T/e" >"$T/e.out" 2>&1
+	like "attach for a few ops" "$T/e.out" '^ditrace: traced 1 thread, 20 ops'
+	unlike "of which none was missed" "$T/e.out" 'ops were seen'
 	ok "no probe is left in the code" python3 "$here/code_unchanged.py" "$child"
 
 	begin env --default-signal=INT "$DITRACE" attach --engine bpf "$child"
