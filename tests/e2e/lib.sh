@@ -288,6 +288,7 @@ wait_line() {
 	before_long grep -qsE -e "$2" "$1" && return 0
 	echo "waited for '$2' in $1 in vain"
 	tail -n 5 "$1"
+	[ ! -s "$1.err" ] || tail -n 20 "$1.err"
 	ps -L -o pid,lwp,stat,etime,time,wchan:32,args -p "$(family $$ | paste -sd,)" | cut -c -160
 	return 1
 }
