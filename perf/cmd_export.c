@@ -324,6 +324,17 @@ static bool is_folder_to_make(const struct export_job *x, const char *name)
 	return x->format == TO_PARQUET && !x->output && !trace_query_can_read(name);
 }
 
+/* What is read and what is written, of the operand, NULL if there is none, and -o. */
+static void take_names(struct export_job *x, const char *operand)
+{
+	if (operand && is_folder_to_make(x, operand))
+		x->output = operand;
+	else if (operand)
+		x->in.path = operand;
+	if (x->output && !strcmp(x->output, "-"))
+		x->output = NULL;
+}
+
 int cmd_export(int argc, char **argv)
 {
 	static const char *const formats[] = {"csv",	  "chrome",	"folded", "html", "parquet",
@@ -370,12 +381,7 @@ int cmd_export(int argc, char **argv)
 	int status, first = options_start(&command, argc, argv, &status);
 	if (!first)
 		return status;
-	if (first < argc && is_folder_to_make(&x, argv[first]))
-		x.output = argv[first];
-	else if (first < argc)
-		x.in.path = argv[first];
-	if (x.output && !strcmp(x.output, "-"))
-		x.output = NULL;
+	take_names(&x, first < argc ? argv[first] : NULL);
 	struct err e = {0};
 	if (check_export(&x, &e)) {
 		err_print(&e);

@@ -89,14 +89,10 @@ static int64_t process_of(struct collectives *c, int32_t pid, uint32_t rank1)
 /* A copy, as the trace may be closed before the groups are matched. */
 static bool keep_desc(struct collectives *c, const struct group_desc *of)
 {
-	const size_t size = of->n * sizeof(*of->ranks);
-	struct group_desc *d = arena_alloc(&c->arena, sizeof(*d));
-	const char *name = arena_strndup(&c->arena, of->name, strlen(of->name));
-	int32_t *ranks = arena_alloc(&c->arena, size + 1);
-	if (!d || !name || !ranks ||
+	const struct group_desc *d = group_desc_copy(&c->arena, of->name, of->ranks, of->n);
+	if (!d ||
 	    array_grow(&c->desc_of, &c->desc_of_room, c->descs.used, sizeof(struct group_desc *)))
 		return false;
-	*d = (struct group_desc){name, memcpy(ranks, of->ranks, size), of->n};
 	c->desc_of[c->descs.used - 1] = d;
 	return true;
 }

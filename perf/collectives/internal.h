@@ -303,9 +303,6 @@ void skew_group_free(struct skew_group *s); /* NULL allowed */
 /* An event of the rank at `place`. 0 or -ENOMEM. */
 int skew_group_see(struct skew_group *s, size_t place, const struct op_event *ev);
 
-/* How long all others waited for it, all together. */
-uint64_t skew_lost_ns(const struct skew_group *s, const struct skew_verdict *v);
-
 /* The group that the report begins with: one that names a rank, first of all one whose ops tell
  * why, with the most time lost; else that with the most calls. NULL: none has any. */
 const struct skew_group *skew_first(const struct skew *s);

@@ -23,7 +23,7 @@ static int add_group(struct skew *s, const struct collective_world *w)
 /* The groups of each rank: places sorted by rank. */
 static int find_places(struct skew *s)
 {
-	size_t n = 0, nranks = s->c->nranks;
+	const size_t nranks = s->c->nranks;
 	s->places = calloc(s->nplaces + 1, sizeof(*s->places));
 	s->first = calloc(nranks + 2, sizeof(*s->first));
 	s->rank_of = malloc((s->c->nprocesses + 1) * sizeof(*s->rank_of));
@@ -34,17 +34,14 @@ static int find_places(struct skew *s)
 		s->rank_of[s->c->ranks[i]] = i;
 	for (size_t i = 0; i < s->ngroups; i++)
 		for (size_t k = 0; k < s->groups[i]->world->nranks; k++)
-			s->first[s->groups[i]->world->ranks[k] + 1]++;
+			s->first[s->groups[i]->world->ranks[k] + 2]++;
 	for (size_t i = 0; i < nranks; i++)
-		s->first[i + 1] += s->first[i];
+		s->first[i + 2] += s->first[i + 1];
+	/* first[r + 1]: where the next place of rank r goes; at last, where those of r + 1 begin */
 	for (size_t i = 0; i < s->ngroups; i++)
-		for (size_t k = 0; k < s->groups[i]->world->nranks; k++) {
-			/* first[] are moved to the ends, and back */
-			n = s->first[s->groups[i]->world->ranks[k]]++;
-			s->places[n] = (struct skew_place){s->groups[i], k};
-		}
-	memmove(s->first + 1, s->first, nranks * sizeof(*s->first));
-	s->first[0] = 0;
+		for (size_t k = 0; k < s->groups[i]->world->nranks; k++)
+			s->places[s->first[s->groups[i]->world->ranks[k] + 1]++] =
+			    (struct skew_place){s->groups[i], k};
 	return 0;
 }
 
@@ -84,33 +81,40 @@ int skew_see(struct skew *s, const struct op_event *ev)
 	int64_t process = s->ngroups ? collective_process_of(s->c, ev->pid, ev->rank1) : -1;
 	size_t rank = process < 0 ? SIZE_MAX : s->rank_of[process];
 	int r = 0;
-	for (size_t i = rank == SIZE_MAX ? 0 : s->first[rank];
-	     rank != SIZE_MAX && i < s->first[rank + 1] && !r; i++)
+	if (rank == SIZE_MAX)
+		return 0;
+	for (size_t i = s->first[rank]; i < s->first[rank + 1] && !r; i++)
 		r = skew_group_see(s->places[i].group, s->places[i].place, ev);
 	return r;
 }
 
-uint64_t skew_lost_ns(const struct skew_group *s, const struct skew_verdict *v)
+/* How long all others waited for it, all together. */
+static uint64_t lost_ns(const struct skew_group *s, const struct skew_verdict *v)
 {
 	return s->ranks[v->rank].lead_ns * (s->world->nranks - 1);
 }
 
-/* Whether `a` says more than `b`. */
-static bool is_before(const struct skew_group *a, const struct skew_group *b)
+/* Whether `a`, of which `v` is known, says more than `b`, of which `w` is. */
+static bool is_before(const struct skew_group *a, const struct skew_verdict *v,
+		      const struct skew_group *b, const struct skew_verdict *w)
 {
-	const struct skew_verdict v = skew_verdict(a), w = skew_verdict(b);
-	if (v.is_named != w.is_named)
-		return v.is_named;
-	if (v.is_named && !v.row != !w.row)
-		return v.row;
-	return v.is_named ? skew_lost_ns(a, &v) > skew_lost_ns(b, &w) : a->n > b->n;
+	if (v->is_named != w->is_named)
+		return v->is_named;
+	if (v->is_named && !v->row != !w->row)
+		return v->row;
+	return v->is_named ? lost_ns(a, v) > lost_ns(b, w) : a->n > b->n;
 }
 
 const struct skew_group *skew_first(const struct skew *s)
 {
-	const struct skew_group *first = s->ngroups ? s->groups[0] : NULL;
-	for (size_t i = 1; i < s->ngroups; i++)
-		if (is_before(s->groups[i], first))
-			first = s->groups[i];
+	const struct skew_group *first = NULL;
+	struct skew_verdict v = {0};
+	for (size_t i = 0; i < s->ngroups; i++) {
+		const struct skew_verdict w = skew_verdict(s->groups[i]);
+		if (first && !is_before(s->groups[i], &w, first, &v))
+			continue;
+		first = s->groups[i];
+		v = w;
+	}
 	return first;
 }

@@ -12,14 +12,19 @@ static size_t rank_at(const struct skew_group *s, size_t place)
 	return s->world->ranks[place];
 }
 
+static void put_in_group(const struct skew_group *s, FILE *f)
+{
+	char text[96];
+	fputs("in group ", f);
+	text_print_safe(f, collective_group_text(text, sizeof(text), s->world->of, 0));
+}
+
 /* Which group it is of, unless that is all ranks. */
 static void put_group(const struct skew_group *s, FILE *f)
 {
-	char text[96];
 	if (s->world->nranks == s->c->nranks)
 		return;
-	fputs("in group ", f);
-	text_print_safe(f, collective_group_text(text, sizeof(text), s->world->of, 0));
+	put_in_group(s, f);
 	fputs(" ", f);
 }
 
@@ -160,7 +165,7 @@ static const struct skew_group *held_in(const struct skew *all, const struct ske
 {
 	for (size_t i = all->first[rank]; i < all->first[rank + 1]; i++) {
 		const struct skew_group *g = all->places[i].group;
-		const struct skew_verdict v = g->n > 1 ? skew_verdict(g) : (struct skew_verdict){0};
+		const struct skew_verdict v = skew_verdict(g);
 		if (g != of && v.is_named && v.rank != all->places[i].place)
 			return g;
 	}
@@ -171,21 +176,19 @@ static const struct skew_group *held_in(const struct skew *all, const struct ske
 static void print_others(const struct skew *all, const struct skew_group *first, FILE *f)
 {
 	enum { MOST = 4 };
-	char text[96], ns[32];
+	char ns[32];
 	size_t more = 0;
 	for (size_t i = 0; i < all->ngroups; i++) {
 		const struct skew_group *g = all->groups[i], *held;
-		const struct skew_verdict v = g->n > 1 ? skew_verdict(g) : (struct skew_verdict){0};
+		const struct skew_verdict v = skew_verdict(g);
 		if (g == first || !v.is_named || more++ >= MOST)
 			continue;
-		fputs("in group ", f);
-		text_print_safe(f, collective_group_text(text, sizeof(text), g->world->of, 0));
+		put_in_group(g, f);
 		fprintf(f, " rank %zu, by %s in the median: %.0f %% of the time",
 			rank_at(g, v.rank), text_ns(ns, sizeof(ns), v.median_ns), v.percent);
 		if ((held = held_in(all, g, rank_at(g, v.rank)))) {
-			fputs("; it waits itself in group ", f);
-			text_print_safe(
-			    f, collective_group_text(text, sizeof(text), held->world->of, 0));
+			fputs("; it waits itself ", f);
+			put_in_group(held, f);
 		}
 		fputs("\n", f);
 	}

@@ -35,19 +35,6 @@ static bool is_same(const struct group_desc *d, const struct python_group *p)
 	       !strcmp(d->name, p->name);
 }
 
-static const struct group_desc *describe(struct groups *g, const struct python_group *p)
-{
-	struct group_desc *d = arena_alloc(&g->arena, sizeof(*d));
-	int32_t *ranks = arena_alloc(&g->arena, p->n * sizeof(*ranks) + 1);
-	const char *name = arena_strndup(&g->arena, p->name, strlen(p->name));
-	if (!d || !ranks || !name)
-		return NULL;
-	*d = (struct group_desc){.name = name,
-				 .ranks = memcpy(ranks, p->ranks, p->n * sizeof(*ranks)),
-				 .n = (uint32_t)p->n};
-	return d;
-}
-
 static void add(struct groups *g, const struct python_group *p)
 {
 	struct known_group *k = find(g, p->object);
@@ -55,7 +42,7 @@ static void add(struct groups *g, const struct python_group *p)
 		k->several |= !is_same(k->desc, p);
 		return;
 	}
-	const struct group_desc *d = describe(g, p);
+	const struct group_desc *d = group_desc_copy(&g->arena, p->name, p->ranks, p->n);
 	if (d && !array_grow(&g->all, &g->room, g->n + 1, sizeof(*g->all)))
 		g->all[g->n++] = (struct known_group){.object = p->object, .desc = d};
 }

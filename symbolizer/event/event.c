@@ -8,9 +8,22 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/arena.h"
 #include "base/text.h"
 
 const char *const op_phase_names[PHASES] = {"forward", "backward", "recompute", "compile"};
+
+const struct group_desc *group_desc_copy(struct arena *a, const char *name, const int32_t *ranks,
+					 size_t n)
+{
+	struct group_desc *d = arena_alloc(a, sizeof(*d));
+	int32_t *kept = arena_alloc(a, n * sizeof(*kept) + 1);
+	const char *text = arena_strndup(a, name, strlen(name));
+	if (!d || !kept || !text)
+		return NULL;
+	*d = (struct group_desc){text, memcpy(kept, ranks, n * sizeof(*kept)), (uint32_t)n};
+	return d;
+}
 
 static bool is_of_file(const struct py_frame *f, const char *end)
 {

@@ -73,6 +73,12 @@ struct group_desc {
 	uint32_t n;
 };
 
+struct arena;
+
+/* A copy in the arena, of a group of this name and these `n` ranks; NULL when out of memory. */
+const struct group_desc *group_desc_copy(struct arena *a, const char *name, const int32_t *ranks,
+					 size_t n);
+
 struct value {
 	uint8_t kind;	  /* enum value_kind */
 	uint8_t scalar;	  /* VALUE_SCALAR: VALUE_INT, VALUE_FLOAT or VALUE_BOOL (complex ones are
