@@ -138,7 +138,8 @@ hang() {
 	ranks=($(below "$launcher"))
 	children+=("${ranks[@]}")
 	before_long in_collective "${ranks[@]}"
-	like "stack tells which rank does not come" "$T/stack" '^rank 0 waits in all_reduce #[0-9]+ of group [a-z0-9_]+ \(float32 \(36,\)\) at ddp.py:[0-9]+; rank 1 is not there: it is in until at ddp.py:[0-9]+ \('
+	head -n 3 "$T/stack" >"$T/verdict"
+	like "stack tells which rank does not come" "$T/verdict" '^rank 0 waits in all_reduce #[0-9]+ of group [a-z0-9_]+ \(float32 \(36,\)\) at ddp.py:[0-9]+; rank 1 is not there: it is in until at ddp.py:[0-9]+ \('
 	like "and where each is" "$T/stack" "^ +1 +[0-9]+ +.* ddp.py:[0-9]+ until: signal.pause\\(\\)"
 	"$DITRACE" stack "$T/shim" >"$T/stack" 2>&1
 	like "and finds the ranks by their trace" "$T/stack" '^rank 0 waits in all_reduce #.*; rank 1 is not there: it is in until '
