@@ -212,9 +212,10 @@ static void turns_begin(struct session *s)
 
 static void turns_end(struct session *s)
 {
-	s->turns.from_ns = session_now();
 	s->turns.over = true;
 	turn_set(s, 0, 0);
+	/* What began before is not whole: probes were placed one after the other. */
+	s->turns.from_ns = session_now();
 	s->first_ns = s->turns.from_ns;
 	session_cost_restart(s);
 	if (s->o->quiet)
