@@ -32,6 +32,7 @@ static void pause_ns(uint64_t ns)
 struct stack_views {
 	struct stack_snapshot_view *all;
 	size_t n;
+	bool ranked; /* the last look is also taken of the ranks that they are */
 	struct hang_ranks ranks;
 	int status;
 };
@@ -55,6 +56,17 @@ static void open_all(struct stack_views *s)
 	}
 }
 
+static int take_look(struct stack_views *s, struct stack_snapshot_view *v, bool last, struct err *e)
+{
+	struct hang_rank rank;
+	if (!s->ranked || !last)
+		return stack_reader_take(v->stack_reader, &v->look, e);
+	int r = stack_place_take(v, &rank, e);
+	if (r)
+		return r;
+	return hang_ranks_add(&s->ranks, &rank) ? err_set(e, -ENOMEM, "no memory") : 0;
+}
+
 static void take_looks(struct stack_views *s, unsigned times, uint64_t interval)
 {
 	size_t left = s->n;
@@ -67,7 +79,7 @@ static void take_looks(struct stack_views *s, unsigned times, uint64_t interval)
 			struct err e = {0};
 			if (!v->stack_reader)
 				continue;
-			if (stack_reader_take(v->stack_reader, &v->look, &e)) {
+			if (take_look(s, v, look + 1 == times, &e)) {
 				fail(s, v, &e);
 				continue;
 			}
@@ -91,13 +103,6 @@ static void no_output(struct stack_views *s, int r)
 static void compare(struct stack_views *s, const struct hang_ranks *traced, int format)
 {
 	int r = 0;
-	for (size_t i = 0; i < s->n && !r; i++) {
-		struct hang_rank rank;
-		if (!s->all[i].look)
-			continue;
-		stack_place_of(&s->all[i], &rank);
-		r = hang_ranks_add(&s->ranks, &rank);
-	}
 	for (size_t i = 0; i < traced->n && !r; i++)
 		if (traced->all[i].state == HANG_ENDED)
 			r = hang_ranks_add(&s->ranks, &traced->all[i]);
@@ -212,9 +217,10 @@ static int look_at(const struct process_list *pids, const struct hang_ranks *tra
 		views.all[i] = (struct stack_snapshot_view){
 		    .pid = pids->pids[i], .native = !o->no_native, .all = o->all};
 	views.n = views.all ? views.n : 0;
+	views.ranked = views.n > 1 || traced->n;
 	open_all(&views);
 	take_looks(&views, (unsigned)o->times, o->interval ? o->interval : 1000000000);
-	if (views.n > 1 || traced->n)
+	if (views.ranked)
 		compare(&views, traced, o->format);
 	show_stacks(&views, o->format);
 	for (size_t i = 0; i < views.n; i++)

@@ -147,7 +147,7 @@ static void put_callers(const struct hang *h, const struct hang_stuck *s, bool *
 			fprintf(h->out, "collective #%" PRIu64 " of group ", s->number);
 			text_print_safe(h->out, s->group->name);
 		} else {
-			put_call(h, s->group, c, place);
+			put_call(h, s->group, c, waits ? place : NULL);
 		}
 		sep = "; ";
 	}

@@ -43,7 +43,7 @@ struct hang_rank {
 	int32_t world_size;
 	pid_t pid;
 	enum hang_state state;
-	bool in_collective; /* a thread of it is in one */
+	bool in_collective; /* a thread of it waits in one */
 	char collective[128];
 	char doing[192];
 	char where[2048]; /* the Python line, with its text */

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "perf/events/print_event.h"
 #include "symbolizer/python/python.h"
-#include "tracer/stack/hang.h"
+#include "tracer/stack/internal.h"
 #include "tracer/stack/stack_snapshot.h"
 
 void hang_rank_free(struct hang_rank *r)
@@ -77,7 +77,8 @@ static const char *called_collective(const struct py_stack *s)
 }
 
 /* What the process as a whole waits for: a collective in any thread, else what its main thread
- * does. */
+ * does. A thread of a backend that carries a collective out is waited for only if the main thread
+ * waits, too. */
 static const struct stack_snapshot_thread *thread_of(const struct stack_snapshot_view *v)
 {
 	const struct stack_snapshot_thread *main = NULL;
@@ -88,6 +89,8 @@ static const struct stack_snapshot_thread *thread_of(const struct stack_snapshot
 		if (t->facts.tid == v->pid)
 			main = t;
 	}
+	if (main && main->python && main->wait.kind != WAIT_AUTOGRAD)
+		return main;
 	for (size_t i = 0; i < v->look->n; i++)
 		if (v->look->threads[i].wait.kind == WAIT_COLLECTIVE)
 			return &v->look->threads[i];
@@ -136,19 +139,54 @@ static void set_doing(const struct stack_snapshot_thread *t, const struct py_sta
 	snprintf(out->doing, sizeof(out->doing), "is in %s", out->collective);
 }
 
-void stack_place_of(const struct stack_snapshot_view *v, struct hang_rank *out)
+static bool same_calls(const struct hang_rank *a, const struct hang_rank *b)
+{
+	bool same = a->ngroups == b->ngroups;
+	for (size_t i = 0; same && i < a->ngroups; i++) {
+		const struct hang_group *x = &a->groups[i], *y = &b->groups[i];
+		same = x->count == y->count && x->ncalls == y->ncalls;
+		for (size_t k = 0; same && k < x->ncalls; k++)
+			same = x->calls[k].number == y->calls[k].number &&
+			       hang_same_call(&x->calls[k], &y->calls[k]);
+	}
+	return same;
+}
+
+static struct hang_rank read_rank(const struct stack_snapshot_view *v)
 {
 	const struct err *why;
-	const struct stack_snapshot_thread *t = thread_of(v);
 	const struct mem mem = mem_process(v->pid);
 	struct process_rank rank;
 	struct py_runtime *py = stack_reader_python(v->stack_reader, &why);
 	process_rank_read(v->pid, &rank);
-	*out = (struct hang_rank){.pid = v->pid, .rank = rank.rank, .world_size = rank.world_size};
+	struct hang_rank r = {.pid = v->pid, .rank = rank.rank, .world_size = rank.world_size};
+	if (py)
+		process_groups_read(v->pid, &mem, py, &r);
+	return r;
+}
+
+int stack_place_take(struct stack_snapshot_view *v, struct hang_rank *out, struct err *e)
+{
+	enum { TRIES = 3 };
+	struct hang_rank before;
+	bool same = false;
+	*out = read_rank(v);
+	for (unsigned i = 0; i < TRIES && !same; i++) {
+		int r = stack_reader_take(v->stack_reader, &v->look, e);
+		if (r) {
+			hang_rank_free(out);
+			return r;
+		}
+		before = *out;
+		*out = read_rank(v);
+		same = same_calls(&before, out);
+		hang_rank_free(&before);
+	}
+	const struct stack_snapshot_thread *t = thread_of(v);
 	if (t) {
 		set_doing(t, python_of(v, t), out);
 		set_where(v, python_of(v, t), out);
 	}
-	if (py)
-		process_groups_read(v->pid, &mem, py, out);
+	out->in_collective &= same;
+	return 0;
 }

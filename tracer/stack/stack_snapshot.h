@@ -179,10 +179,12 @@ int stack_snapshot_print(const struct stack_snapshot_view *v, FILE *f);
 
 struct hang_rank;
 
-/* hang_ranks.c: where the process is as a whole: in the collective that a thread of it is in, else
- * where its main thread is; with its groups. v->look is set. *out is to be freed with
- * hang_rank_free. */
-void stack_place_of(const struct stack_snapshot_view *v, struct hang_rank *out);
+/* hang_ranks.c: take a snapshot, v->look, and say where the process is as a whole: in the
+ * collective that a thread of it waits in, else where its main thread is; with its groups. If a
+ * collective was called or ended meanwhile the snapshot is taken anew; of a process whose
+ * collectives change all the time in_collective is false. *out is to be freed with hang_rank_free.
+ * Errors as of stack_reader_take. */
+int stack_place_take(struct stack_snapshot_view *v, struct hang_rank *out, struct err *e);
 
 /* Print it as one JSON object, see ditrace-stack(1). 0, -ENOMEM or -EIO. */
 int stack_snapshot_json(const struct stack_snapshot_view *v, FILE *f);

@@ -33,6 +33,7 @@ all() {
 	hangs shapes "^shapes differ: rank 0 waits in broadcast #4 .*\(float32 \(4,\)\) .*; rank 1 waits in .*\(float32 \(5,\)\) at .*; rank 2 is not there: it is in pause "
 	hangs dtypes "^dtypes differ: rank 0 waits in broadcast #4 .*\(float32 \(4,\)\) .*; rank 1 waits in .*\(int64 \(4,\)\) "
 	hangs order "^deadlock, as groups are not used in one order: rank 0 waits in all_reduce #1 of group ([^ ]+) \(float32 \(2, 2\)\) at hangs.py:[0-9]+ for rank 1, which waits in all_reduce #1 of group [^ ]+ .* for rank 0$"
+	hangs pending "^rank 0 called all_reduce #4 of group [a-z0-9_]+ \\(float32 \\(4,\\)\\); ranks 1, 2 are not there: they are in pause at hangs.py:[0-9]+ "
 	hangs killed "^rank 1 is none of these processes: it has ended, or runs elsewhere$"
 	echo end >&4
 	finish "$child"

@@ -54,6 +54,13 @@ def order(rank, groups):
         ask(torch.ones(2, 2), g)
 
 
+def pending(rank, groups):
+    """Rank 0 has called one, and waits for something else."""
+    if rank == 0:
+        work = dist.all_reduce(torch.ones(4), async_op=True)  # noqa: F841: keeps it
+    pause()
+
+
 def killed(rank, groups):
     if rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
