@@ -115,7 +115,7 @@ static int on_symbol(const struct elf_symbol *s, void *arg)
 bool ops_has_no_place(uint8_t role)
 {
 	return role == ROLE_BOXED || role == ROLE_NAMED || role == ROLE_NAMED_NODE ||
-	       role == ROLE_KERNEL;
+	       role == ROLE_KERNEL || role == ROLE_INLINED;
 }
 
 /* Add the ops without a symbol. The boxed call is found later, in the live process, but has its
