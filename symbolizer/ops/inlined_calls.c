@@ -251,8 +251,12 @@ static int add(struct op_table *t, unsigned file, const struct inlined_call *c)
 }
 
 /* Those functions have probes of their own: of operators, and boxed calls. */
-static bool is_announced(const struct op_table *t, uint64_t start)
+static bool is_announced(const struct op_table *t, unsigned file, uint64_t start)
 {
+	if (start == ops_call_boxed(t->elf[file]))
+		return true;
+	if (file != OPS_CPU)
+		return false;
 	for (uint32_t i = 0; i < t->n; i++)
 		if (t->ops[i].role == ROLE_CALL && t->ops[i].vaddr == start &&
 		    t->ops[i].exit_kind != EXIT_NONE)
@@ -275,8 +279,7 @@ static int on_call(uint64_t behind, void *arg)
 	struct op_table *t = f->t;
 	struct inlined_call c;
 	uint64_t start;
-	if (!elf_piece_at(t->elf[f->file], behind - 1, &start) ||
-	    (f->file == OPS_CPU && is_announced(t, start)))
+	if (!elf_piece_at(t->elf[f->file], behind - 1, &start) || is_announced(t, f->file, start))
 		return 0;
 	if (inlined_call_find(t->elf[f->file], behind, &c))
 		f->r = t->inlined.nops++ == INLINED_MAX ? -E2BIG : add(t, f->file, &c);

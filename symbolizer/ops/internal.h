@@ -76,6 +76,9 @@ int ops_find_memory(struct build *b);
  * False when it is not found or ambiguous. */
 bool grads_function_find(struct elf_file *cpu, struct callees *c, uint64_t *vaddr, uint64_t *size);
 
+/* Address of c10::Dispatcher::callBoxed in the file, where it is exported; else 0. */
+uint64_t ops_call_boxed(struct elf_file *f);
+
 /* Call `fn` with the address behind each four bytes that, as a displacement from there, lead to
  * `target`; a non-zero return ends it. Whole pages are compared at a time, not what is left of one.
  */
