@@ -105,11 +105,14 @@ static bool is_whole(struct collectives *c)
 static int find_ranks(struct collectives *c)
 {
 	int32_t size = world_size(c);
-	if (size < 0 && c->ngroups)
+	if (c->blind && c->ngroups)
+		snprintf(c->why, sizeof(c->why),
+			 "only the engine shim sees of which group a call is");
+	else if (size < 0 && c->ngroups)
 		snprintf(c->why, sizeof(c->why),
 			 "they are not known: no RANK and WORLD_SIZE in the environment that the "
 			 "processes were started with");
-	if (size < 2 || !is_whole(c))
+	if (size < 2 || c->blind || !is_whole(c))
 		return 0;
 	c->ranks = calloc(c->nprocesses + 1, sizeof(*c->ranks));
 	if (!c->ranks)

@@ -114,8 +114,8 @@ struct collectives {
 	size_t nmarks, marks_room;
 	struct collective_kernel *kernels;
 	size_t nkernels, kernels_room;
-	bool blind;			   /* recorded by an engine that does not see collectives */
-	unsigned clock;			   /* of the file that is read: collectives_align */
+	bool blind;	/* recorded by an engine that does not see values of collectives */
+	unsigned clock; /* of the file that is read: collectives_align */
 	const struct trace_clock **clocks; /* the reader's: of hosts but the first */
 	size_t nclocks, clocks_room;
 	bool as_clocks_are; /* compare them, whatever is known of their clocks */

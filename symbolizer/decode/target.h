@@ -139,6 +139,7 @@ struct target {
 	struct type_name types[TYPE_SLOTS];
 	struct kernel_call kernels[KERNEL_CALLS];
 	struct boxed_seen boxed[BOXED_SEEN];
+	const struct registered_op *inlined[INLINED_MAX]; /* of ops with a static handle */
 	struct tensor_layout layout;
 	struct tensor_layout engine_layout; /* the layout that conf was made from */
 	unsigned group_tries;

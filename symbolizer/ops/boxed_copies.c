@@ -1,5 +1,6 @@
 /* Copies of c10::Dispatcher::callBoxed: compilers make one for each file that does not inline it.
  */
+#include <errno.h>
 #include <string.h>
 
 #include "symbolizer/code/arch_x86_64.h"
@@ -54,11 +55,8 @@ static int32_t head_of(struct arch_decoder *d, const uint8_t *code, uint64_t siz
 	return 0;
 }
 
-/* Call `fn` with the address behind each four bytes that, as a displacement from there, lead to
- * `target`; a non-zero return ends it. Whole pages are compared at a time, not what is left of one.
- */
-static void each_displacement(const uint8_t *code, size_t size, uint64_t vaddr, uint64_t target,
-			      elf_address_fn *fn, void *arg)
+void ops_each_displacement(const uint8_t *code, size_t size, uint64_t vaddr, uint64_t target,
+			   elf_address_fn *fn, void *arg)
 {
 	enum { WORD = sizeof(uint32_t), BLOCK = 4096 };
 	for (size_t at = 0; at + BLOCK + WORD <= size; at += BLOCK)
@@ -86,6 +84,10 @@ static int on_call(uint64_t behind, void *arg)
 {
 	struct copies *c = arg;
 	uint64_t start;
+	struct op_table *t = c->t;
+	if (array_grow(&t->asked, &t->asked_room, t->nasked + 1, sizeof(*t->asked)))
+		return -ENOMEM;
+	t->asked[t->nasked++] = behind;
 	const uint64_t size = elf_piece_at(c->t->elf[OPS_CPU], behind - 1, &start);
 	const uint8_t *code = size ? elf_bytes(c->t->elf[OPS_CPU], start, size) : NULL;
 	if (!code || start == c->known || head_of(c->d, code, size, start) != c->head)
@@ -93,8 +95,9 @@ static int on_call(uint64_t behind, void *arg)
 	for (size_t i = 0; i < c->t->nboxed_copies; i++)
 		if (c->t->boxed_copies[i] == start) /* it asks in several places */
 			return 0;
-	c->t->boxed_copies[c->t->nboxed_copies++] = start;
-	return c->t->nboxed_copies == BOXED_COPIES_MAX;
+	if (t->nboxed_copies < BOXED_COPIES_MAX)
+		t->boxed_copies[t->nboxed_copies++] = start;
+	return 0;
 }
 
 /* How the known one begins, and the address by which it calls the function that asks for observers,
@@ -124,9 +127,10 @@ static void find_copies(struct op_table *t, uint64_t vaddr)
 	size_t size;
 	if (c.d && !asks && (c.known = ops_tail_target(f, vaddr)))
 		asks = learn(&c);
+	t->boxed_known = c.known;
 	const uint8_t *text = elf_section(f, ".text", &text_at, &size);
 	if (asks && text)
-		each_displacement(text, size, text_at, asks, on_call, &c);
+		ops_each_displacement(text, size, text_at, asks, on_call, &c);
 	arch_decoder_free(c.d);
 	elf_file_drop(f);
 }
@@ -134,7 +138,7 @@ static void find_copies(struct op_table *t, uint64_t vaddr)
 const uint64_t *op_table_boxed_copies(struct op_table *t, uint64_t vaddr, size_t *n)
 {
 	if (t->boxed_of != vaddr) {
-		t->nboxed_copies = 0;
+		t->nboxed_copies = t->nasked = 0;
 		find_copies(t, vaddr);
 		t->boxed_of = vaddr;
 	}

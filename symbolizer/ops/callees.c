@@ -178,6 +178,38 @@ uint64_t callees_of_stub(struct callees *c, uint64_t stub)
 	return 0;
 }
 
+/* The word that the dynamic linker sets to it, for calls; 0: there is none. */
+static uint64_t slot_of(struct callees *c, const char *name)
+{
+	struct dynamic d = dynamic_symbols(c->f);
+	uint64_t at;
+	size_t size;
+	const uint8_t *rela = elf_section(c->f, ".rela.plt", &at, &size);
+	for (size_t i = 0; rela && i < size / sizeof(Elf64_Rela); i++) {
+		Elf64_Rela r;
+		memcpy(&r, rela + i * sizeof(r), sizeof(r));
+		if (!strcmp(dynamic_name(&d, ELF64_R_SYM(r.r_info)), name))
+			return r.r_offset;
+	}
+	return 0;
+}
+
+uint64_t callees_stub_for(struct callees *c, const char *name)
+{
+	enum { STUB = 16 };
+	static const char *const sections[] = {".plt.sec", ".plt"};
+	const uint64_t slot = slot_of(c, name);
+	for (unsigned k = 0; slot && k < 2; k++) {
+		uint64_t at;
+		size_t size = 0;
+		const uint8_t *plt = elf_section(c->f, sections[k], &at, &size);
+		for (size_t i = 0; plt && i + STUB <= size; i += STUB)
+			if (arch_stub_slot(plt + i, STUB, at + i) == slot)
+				return at + i;
+	}
+	return 0;
+}
+
 bool callees_has_slot(const struct callees *c, const char *name)
 {
 	static const char *const sections[] = {".rela.plt", ".rela.dyn"};

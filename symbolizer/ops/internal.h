@@ -76,6 +76,29 @@ int ops_find_memory(struct build *b);
  * False when it is not found or ambiguous. */
 bool grads_function_find(struct elf_file *cpu, struct callees *c, uint64_t *vaddr, uint64_t *size);
 
+/* Address of c10::Dispatcher::callBoxed in the file, where it is exported; else 0. */
+uint64_t ops_call_boxed(struct elf_file *f);
+
+/* Call `fn` with the address behind each four bytes that, as a displacement from there, lead to
+ * `target`; a non-zero return ends it. Whole pages are compared at a time, not what is left of one.
+ */
+void ops_each_displacement(const uint8_t *code, size_t size, uint64_t vaddr, uint64_t target,
+			   elf_address_fn *fn, void *arg);
+
+/* A dispatch inlined into a function. */
+struct inlined_call {
+	uint64_t call; /* address of the call that asks for observers */
+	uint64_t exits[EXITS_MAX];
+	unsigned nexits;
+	bool named;    /* what leads to the OperatorDef is known: */
+	uint8_t reg;   /* the register that has it at the call (enum arch_reg), or ARCH_NOREG: */
+	uint8_t loads; /* so many loads, the first from `vaddr` */
+	uint64_t vaddr;
+};
+
+/* Look at the call that ends at `behind`. False: it is no dispatch, or its end is not found. */
+bool inlined_call_find(struct elf_file *f, uint64_t behind, struct inlined_call *out);
+
 /* python_names.c: where Python's names of operators are others than the dispatcher's. `op`: without
  * namespace and overload, "add_". */
 

@@ -208,8 +208,8 @@ static int build_table(struct build *b, bool lazy, struct err *e)
 	r = r ? r : ops_find(b);
 	elf_file_drop(b->elf[OPS_CPU]);
 	t->n = t->nplans = (uint32_t)b->nfound;
-	t->ops = calloc(b->nfound + KERNELS_MAX, sizeof(*t->ops));
-	t->plans = calloc(b->nfound + KERNELS_MAX, sizeof(*t->plans));
+	t->ops = calloc(b->nfound + INLINED_MAX + KERNELS_MAX, sizeof(*t->ops));
+	t->plans = calloc(b->nfound + INLINED_MAX + KERNELS_MAX, sizeof(*t->plans));
 	if (!t->ops || !t->plans)
 		r = -ENOMEM;
 	ops_find_parse_schema(b);
@@ -330,6 +330,8 @@ void op_table_free(struct op_table *t)
 	free(t->ops);
 	free(t->plans);
 	free(t->sites);
+	free(t->asked);
+	free(t->inlined.sites);
 	for (unsigned i = 0; i < OPS_FILES; i++) {
 		elf_file_close(t->elf[i]);
 		free(t->path[i]);

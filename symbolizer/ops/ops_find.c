@@ -112,10 +112,20 @@ static int on_symbol(const struct elf_symbol *s, void *arg)
 	return role < 0 ? 0 : add_found(b, (uint8_t)role, s);
 }
 
+/* void c10::Dispatcher::callBoxed(const OperatorHandle &, Stack *) const
+ * (ATen/core/dispatch/Dispatcher.h). */
+static const char call_boxed[] =
+    "_ZNK3c1010Dispatcher9callBoxedERKNS_14OperatorHandleEPSt6vectorINS_6IValueESaIS5_EE";
+
+uint64_t ops_call_boxed(struct elf_file *f)
+{
+	return elf_find_dynamic(f, call_boxed, NULL);
+}
+
 bool ops_has_no_place(uint8_t role)
 {
 	return role == ROLE_BOXED || role == ROLE_NAMED || role == ROLE_NAMED_NODE ||
-	       role == ROLE_KERNEL;
+	       role == ROLE_KERNEL || role == ROLE_INLINED;
 }
 
 /* Add the ops without a symbol. The boxed call is found later, in the live process, but has its
@@ -211,11 +221,6 @@ size_t op_table_boxed_sites(struct op_table *t, uint64_t vaddr, bool jumps, stru
 	return n;
 }
 
-/* void c10::Dispatcher::callBoxed(const OperatorHandle &, Stack *) const
- * (ATen/core/dispatch/Dispatcher.h). */
-static const char call_boxed[] =
-    "_ZNK3c1010Dispatcher9callBoxedERKNS_14OperatorHandleEPSt6vectorINS_6IValueESaIS5_EE";
-
 /* The handle and the stack are one register later than for the std::function, because of `this`. */
 static void shift_arguments(struct op_plan *p)
 {
@@ -231,7 +236,7 @@ int op_table_call_boxed(struct op_table *t, uint64_t vaddr)
 	uint64_t target = ops_tail_target(f, vaddr);
 	target = target ? callees_of_stub(t->callees, target) : 0;
 	uint32_t op = boxed_op(t);
-	if (op == t->n || !target || target != elf_find_dynamic(f, call_boxed, NULL))
+	if (op == t->n || !target || target != ops_call_boxed(f))
 		return -1;
 	shift_arguments(&t->plans[op]);
 	return (int)op;
@@ -241,7 +246,7 @@ size_t op_table_call_boxed_sites(struct op_table *t, unsigned file, struct probe
 {
 	struct callees *c;
 	struct elf_file *f = t->elf[file];
-	uint64_t at = f ? elf_find_dynamic(f, call_boxed, NULL) : 0;
+	uint64_t at = f ? ops_call_boxed(f) : 0;
 	if (!at || callees_open(f, &c))
 		return 0;
 	size_t n = find_sites(f, c, at, boxed_op(t), false, out);

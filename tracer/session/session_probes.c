@@ -126,6 +126,25 @@ static void probe_copies(struct session *s, struct proc *p, uint64_t at)
 	free(sites);
 }
 
+/* And of dispatches inlined into other functions, whose values nobody sees: those are no use to
+ * what stops threads for them. */
+static void probe_inlined(struct session *s, struct proc *p)
+{
+	const struct op_inlined *in = s->stops ? NULL : op_table_inlined(s->ops);
+	struct maps maps;
+	struct libraries l;
+	if (!in || !in->n ||
+	    s->engine->set_plans(s->engine, in->first, &s->ops->plans[in->first], in->nops, NULL) ||
+	    maps_read(p->target->pid, &maps, NULL))
+		return;
+	libraries_find(&maps, &l);
+	const uint16_t index = (uint16_t)(p - s->procs);
+	session_probe_library(s, index, &l, OPS_CPU, in->sites, in->cpu, false, NULL);
+	session_probe_library(s, index, &l, OPS_PYTHON, in->sites + in->cpu, in->n - in->cpu, false,
+			      NULL);
+	maps_free(&maps);
+}
+
 int session_find_boxed(struct session *s, const struct proc *p)
 {
 	struct probe_site *first = &s->sites[s->boxed_site];
@@ -194,6 +213,7 @@ static void probe_boxed(struct session *s, struct proc *p)
 	place_boxed(s, p, at);
 	freeze_release(frozen);
 	probe_copies(s, p, at);
+	probe_inlined(s, p);
 }
 
 static void find_python(struct session *s, struct proc *p)

@@ -199,6 +199,52 @@ static void check_copies(const struct libtorch *l)
 	op_table_free(t);
 }
 
+/* Each is a call, in no function of an operator, with an end, and it is known what leads to its
+ * operator. */
+static void check_inlined(const struct libtorch *l)
+{
+	struct ops_file files[OPS_FILES] = {{regular_open(l->path), l->path}};
+	struct op_table *t;
+	struct err e = {0};
+	unsigned fixed = 0, ends = 0;
+
+	assert_int_equal(op_table_load(files, OPS_PROBES, &t, &e), 0);
+	close(files[0].fd);
+	const uint32_t before = t->n;
+	const struct op_inlined *in = op_table_inlined(t);
+	assert_int_equal(in->first, before);
+	assert_int_equal(t->n, before + in->nops);
+	assert_int_equal(in->cpu, in->n);
+	assert_true(in->nops >= 11); /* c10d's alone */
+	for (uint32_t i = 0; i < in->nops; i++)
+		fixed += t->ops[before + i].def_known;
+	assert_true(fixed >= 11);
+	for (size_t i = 0; i < in->n; i++) {
+		const struct probe_site *s = &in->sites[i];
+		const struct op_probe *o = &t->ops[s->op];
+		const uint8_t *code = elf_bytes(t->elf[OPS_CPU], o->vaddr, 5);
+		uint64_t start;
+		assert_int_equal(o->role, ROLE_INLINED);
+		ends += s->kind == SITE_EXIT;
+		assert_true(s->kind == SITE_EXIT || code[0] == 0xe8);
+		assert_true(elf_piece_at(t->elf[OPS_CPU], o->vaddr, &start));
+		for (uint32_t k = 0; k < before; k++)
+			assert_false(t->ops[k].role == ROLE_CALL && t->ops[k].vaddr == start);
+	}
+	assert_true(ends >= in->nops);
+	print_message("# %s: %u dispatches are inlined elsewhere, %u with a handle of their own\n",
+		      l->path, in->nops, fixed);
+	assert_ptr_equal(op_table_inlined(t), in);
+	assert_int_equal(t->n, before + in->nops);
+	op_table_free(t);
+}
+
+static void test_inlined(void **state)
+{
+	(void)state;
+	libtorch_each(check_inlined);
+}
+
 static void test_copies(void **state)
 {
 	(void)state;
@@ -219,8 +265,8 @@ static void test_libraries(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_libraries),
-					   cmocka_unit_test(test_lazy),
-					   cmocka_unit_test(test_copies)};
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_libraries), cmocka_unit_test(test_lazy),
+	    cmocka_unit_test(test_copies), cmocka_unit_test(test_inlined)};
 	return unit_run(tests, NULL, NULL);
 }

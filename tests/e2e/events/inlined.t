@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Ops that a library calls by a handle inlined into its own function are events, one for each call.
+. "$(dirname "$0")/../lib.sh"
+need_tracing
+
+calls() {
+	is "calls of $1" "$(grep -c "\"op\": *\"$1\"" "$T/events")" "$2"
+}
+
+collectives() {
+	ok "collectives run traced" trace -- "$PY" -c 'import inlined'
+	events
+	calls c10d::allreduce_ 5
+	calls c10d::broadcast_ 3
+	calls c10d::barrier 1
+	unlike "none of them ended by an exception" "$T/events" '"op": *"c10d::[a-z]*_?".*"thrown": *true'
+	unlike "and none was missed" "$T/err" '[0-9.]+ ?% of (the )?dispatched ops'
+}
+each_torch each_engine collectives
+done_testing
