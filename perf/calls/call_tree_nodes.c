@@ -121,6 +121,11 @@ int64_t call_stack_node(struct call_tree *t, uint32_t parent, const struct py_st
 		parameter_text(text, sizeof(text), stack->parameter);
 		node = call_node_of(t, (uint32_t)node, name_id(t, text, strlen(text), text), false);
 	}
+	if (node >= 0 && stack->left_out)
+		node = call_node_of(t, (uint32_t)node,
+				    name_id(t, py_stack_left_out_text,
+					    strlen(py_stack_left_out_text), py_stack_left_out_text),
+				    false);
 	if (node >= 0)
 		t->stack_nodes[id] = (uint32_t)node;
 	return node;

@@ -155,7 +155,8 @@ struct aggregate_row {
 	uint64_t backward_calls,
 	    backward_ns; /* AGGREGATE_SIDES: of nodes, with the ops they call */
 	const char *op;
-	const char *file; /* NULL: no Python frame; function and text are NULL too */
+	const char *file; /* NULL: no Python frame, or not known; text is NULL too */
+	/* Without a file NULL, or py_stack_left_out_text: there are frames, nobody knows which. */
 	const char *function;
 	int32_t line;
 	const char *parameter; /* of a gradient accumulation, in place of a line; else NULL */

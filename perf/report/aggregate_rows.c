@@ -99,6 +99,9 @@ static void take_where(struct aggregate_row *r, unsigned keys, const struct py_s
 	const struct py_frame *where = py_stack_where(stack);
 	if (keys & AGGREGATE_LINE)
 		r->parameter = py_stack_parameter(stack);
+	if (py_stack_is_left_out(stack) &&
+	    keys & (AGGREGATE_LINE | AGGREGATE_FILE | AGGREGATE_FUNCTION))
+		r->function = py_stack_left_out_text;
 	if (!where)
 		return;
 	if (keys & (AGGREGATE_LINE | AGGREGATE_FILE | AGGREGATE_FUNCTION))
@@ -180,8 +183,9 @@ static uint32_t row_key(struct row_key *k, unsigned keys, const struct op_event 
 	len = add_bytes(k->bytes, len, &r->tid, sizeof(r->tid));
 	len = add_string(k->bytes, len, r->op);
 	len = add_string(k->bytes, len, r->file);
-	/* In rows by line the function is not a key: a row shows that of its first event. */
-	len = add_string(k->bytes, len, keys & AGGREGATE_FUNCTION ? r->function : NULL);
+	/* In rows by line the function of a file is not a key: a row shows that of its first event.
+	 */
+	len = add_string(k->bytes, len, keys & AGGREGATE_FUNCTION || !r->file ? r->function : NULL);
 	len = add_string(k->bytes, len, r->parameter);
 	len = add_string(k->bytes, len, r->module);
 	len = add_string(k->bytes, len, r->shape);

@@ -288,11 +288,17 @@ static const char *op_cell(char *out, size_t size, const struct column_row *w)
 	return report_op_text(w->r->op, w->opts->terminal.width);
 }
 
+/* Why it has no file. */
+static const char *no_file(const struct aggregate_row *r)
+{
+	return r->function ? r->function : or_launch(r, where_unknown(NULL, PHASE_FORWARD));
+}
+
 static const char *file_cell(char *out, size_t size, const struct column_row *w)
 {
 	if (w->r->parameter)
 		return parameter_text(out, size, w->r->parameter);
-	return w->r->file ? w->r->file : or_launch(w->r, "(no Python frame)");
+	return w->r->file ? w->r->file : no_file(w->r);
 }
 
 static const char *function_cell(char *out, size_t size, const struct column_row *w)
@@ -301,7 +307,7 @@ static const char *function_cell(char *out, size_t size, const struct column_row
 	(void)size;
 	if (w->r->parameter)
 		return where_unknown("AccumulateGrad", PHASE_BACKWARD);
-	return w->r->function ? w->r->function : or_launch(w->r, "(no Python frame)");
+	return w->r->function ? w->r->function : no_file(w->r);
 }
 
 static const char *symbol_cell(char *out, size_t size, const struct column_row *w)
@@ -323,9 +329,11 @@ const char *report_where_text(char *out, size_t size, const struct aggregate_row
 {
 	const struct py_frame frame = {
 	    .file = r->file, .function = r->function, .text = r->text, .line = r->line};
-	return r->parameter
-		   ? parameter_text(out, size, r->parameter)
-		   : where_text(out, size, r->file ? &frame : NULL, r->op, r->phase, files);
+	if (r->parameter)
+		return parameter_text(out, size, r->parameter);
+	if (!r->file && r->function)
+		return no_file(r);
+	return where_text(out, size, r->file ? &frame : NULL, r->op, r->phase, files);
 }
 
 static const char *where_cell(char *out, size_t size, const struct column_row *w)

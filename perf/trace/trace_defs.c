@@ -195,7 +195,8 @@ static int decode_stack(struct trace_defs *d, struct in *in)
 	}
 	s->module = string_or_none(d, in);
 	s->parameter = string_or_none(d, in);
-	if (in->bad || (s->parameter && depth))
+	s->left_out = in->p < in->end && in_b(in);
+	if (in->bad || ((s->parameter || s->left_out) && depth))
 		return -EBADMSG;
 	take_parameter_frame(s);
 	d->stacks[d->nstacks++] = s;

@@ -33,7 +33,8 @@
  *             s end line, b is_torch
  *     TEXT    u frame, u text (string): the text of a frame defined without one
  *     STACK   u depth, b truncated, depth times u frame, innermost first, u module + 1,
- *             u parameter + 1 (strings; 0, or missing: none). A stack with a parameter has no
+ *             u parameter + 1 (strings; 0, or missing: none), b left out (missing: 0): there were
+ *             frames, which nobody knows. A stack that is left out, or has a parameter, has no
  *             frames; a reader that does not know parameters shows none. Files written before
  *             there was the field have one FRAME instead: function "(gradient accumulation)",
  *             line 0, file "gradient accumulation of " and the parameter.

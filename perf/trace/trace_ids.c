@@ -149,12 +149,14 @@ int64_t trace_ids_stack(struct trace_ids *t, const struct py_stack *s)
 			return f;
 		out_u(&o, (uint64_t)f);
 	}
-	if (s->module || s->parameter)
+	if (s->module || s->parameter || s->left_out)
 		r = put_string_or_none(t, &o, s->module);
-	if (!r && s->parameter)
+	if (!r && (s->parameter || s->left_out))
 		r = put_string_or_none(t, &o, s->parameter);
 	if (r)
 		return r;
+	if (s->left_out)
+		out_b(&o, 1);
 	id = define(t, &t->stacks, TRACE_STACK, &o, t->scratch);
 	if (id < 0)
 		return id;

@@ -53,6 +53,11 @@ void open_op_set_stack(struct target *t, struct open_op *o, const struct open_op
 	const bool is_native = items_native(it, &raw) && target_callers(t);
 	if (is_native && raw.to_python)
 		o->ev.native = native_callers_stack(t->callers, &raw, &unused);
+	if (i && i->aux & STACK_LEFT_OUT) {
+		o->own = i->aux >> STACK_OWN_SHIFT;
+		o->ev.stack = &py_stack_left_out;
+		return;
+	}
 	if (!i || !t->py || (i->aux & STACK_NONE)) {
 		if (is_native && !raw.to_python)
 			o->ev.stack = native_callers_stack(t->callers, &raw, &o->own);

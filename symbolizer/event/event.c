@@ -25,6 +25,9 @@ const struct group_desc *group_desc_copy(struct arena *a, const char *name, cons
 	return d;
 }
 
+const struct py_stack py_stack_left_out = {.truncated = true, .left_out = true};
+const char py_stack_left_out_text[] = "(stack left out)";
+
 static bool is_of_file(const struct py_frame *f, const char *end)
 {
 	size_t len = strlen(f->file), n = strlen(end);

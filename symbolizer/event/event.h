@@ -170,6 +170,8 @@ struct py_stack {
 	uint32_t id; /* dense, from 0 */
 	uint16_t depth;
 	bool truncated; /* outer frames are missing */
+	bool left_out;	/* there was a stack, of calls that were summed up (struct op_sum), which
+			   was left out; it has no frames */
 	/* The innermost torch.nn.Module being called: its path from the outermost one,
 	 * "blocks.0.attn"; or its class, "(GPT)", when no module around it contains it. NULL: none,
 	 * or ambiguous. */
@@ -180,9 +182,18 @@ struct py_stack {
 	const struct py_frame *frames[];
 };
 
+/* Such a stack, and how it is shown in place of lines and modules: "(stack left out)". */
+extern const struct py_stack py_stack_left_out;
+extern const char py_stack_left_out_text[];
+
+static inline bool py_stack_is_left_out(const struct py_stack *s)
+{
+	return s && s->left_out;
+}
+
 static inline const char *py_stack_module(const struct py_stack *s)
 {
-	return s ? s->module : NULL;
+	return py_stack_is_left_out(s) ? py_stack_left_out_text : s ? s->module : NULL;
 }
 
 static inline const char *py_stack_parameter(const struct py_stack *s)

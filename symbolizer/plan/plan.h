@@ -350,10 +350,18 @@ enum {
 	STACK_CUT = 2,
 	STACK_NONE = 4,
 	STACK_KNOWN = 8,     /* set by symbolizer/decode/decoder.c */
+	STACK_LEFT_OUT = 16, /* there are frames, which were left out: of HIT_SUM. Own frames: 1 if
+				there were any */
 	STACK_OWN_SHIFT = 8, /* from this bit on: the number of the backward's own frames, which
 				are inside the one that called autograd's engine; 0: none, or not in
 				the backward */
 };
+
+/* What remains of the `aux` of a stack that is left out. */
+static inline __u32 stack_left_out(__u32 aux)
+{
+	return STACK_LEFT_OUT | (aux >> STACK_OWN_SHIFT ? 1 << STACK_OWN_SHIFT : 0);
+}
 
 /* A list of IValues is one ITEM_DATA with the raw elements (16 bytes each: payload, tag), then, in
  * order, one item for each element that needs one: ITEM_TENSOR (or a snapshot, or a fault) for a

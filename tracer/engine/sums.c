@@ -61,11 +61,16 @@ static void drop_locals(struct hit *h)
 		frame[i][FRAME_WORDS - 1] = 0;
 }
 
+/* And what follows it; it remains known that there was one. */
 static void drop_stack(struct hit *h)
 {
 	struct item *s = stack_of(h);
-	if (s)
-		h->size = (uint32_t)((uint8_t *)s - (uint8_t *)h);
+	if (!s)
+		return;
+	if (s->len)
+		s->aux = stack_left_out(s->aux);
+	s->len = 0;
+	h->size = (uint32_t)((uint8_t *)(s + 1) - (uint8_t *)h);
 }
 
 /* Of what rows are told apart by: op, flags, and all items. */

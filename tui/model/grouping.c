@@ -117,7 +117,10 @@ static void key_where(struct key *k, const struct py_stack *stack)
 	const char *parameter = py_stack_parameter(stack);
 	int32_t line = where ? where->line : -1;
 	key_bytes(k, &line, sizeof(line));
-	key_text(k, where ? where->file : parameter ? parameter : "");
+	key_text(k, where			  ? where->file
+		    : parameter			  ? parameter
+		    : py_stack_is_left_out(stack) ? py_stack_left_out_text
+						  : "");
 }
 
 static const char *module_of(const struct op_event *ev)

@@ -344,6 +344,7 @@ int64_t view_id(const struct view *v, const struct view_row *row)
 		const struct aggregate_row *r = all[i]->sum;
 		if (r && r->phase == s->phase && r->line == s->line && !strcmp(r->op, s->op) &&
 		    !strcmp(r->file ? r->file : "", s->file ? s->file : "") &&
+		    (r->file || !r->function == !s->function) &&
 		    !strcmp(r->parameter ? r->parameter : "", s->parameter ? s->parameter : ""))
 			return (int64_t)i;
 	}

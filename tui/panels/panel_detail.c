@@ -203,7 +203,7 @@ static void add_head(struct lines *l, const struct aggregate_row *s)
 		  s->phase == PHASE_BACKWARD	? "   in the backward"
 		  : s->phase == PHASE_RECOMPUTE ? "   recomputed in the backward"
 						: "");
-	if (s->file || s->parameter)
+	if (s->file || s->function || s->parameter)
 		lines_add(l, STYLE_PLAIN, "  %s", report_where_text(where, sizeof(where), s, NULL));
 	lines_add(l, STYLE_PLAIN, "  %s, %s left by an exception, self %s, total %s",
 		  text_counted(calls, sizeof(calls), s->calls, "call"),

@@ -82,6 +82,9 @@ full() {
 	like "some have less detail" "$T/err" '[1-9][0-9,]* ops are in the counts and times with less detail'
 	all=$(grep '^aten::' "$T/out")
 	is "all of each op are counted, as the program has" "$(counted $(sed -E 's/=[0-9]+//g' <<<"$all"))" "$all"
+	"$DITRACE" report --percent-limit 0 "$T/data" >"$T/table" 2>/dev/null
+	like "of which no stack was kept say so" "$T/table" 'aten::neg .*\(stack left out\)'
+	unlike "and not that they had none" "$T/table" 'no Python frame'
 }
 
 # With a ring that holds few records the program waits for ditrace; but not for one that is stopped, see above.

@@ -118,6 +118,17 @@ static __always_inline struct frame *top(struct bpf_thread *t)
 	return d && d <= OPEN_MAX ? &t->open[(d - 1) & (OPEN_MAX - 1)] : 0;
 }
 
+/* It remains known that there was one. */
+static __always_inline void drop_stack(struct bpf_thread *t, __u32 at)
+{
+	if (t->off <= at + sizeof(struct item) || at > BUF_MAX)
+		return;
+	struct item *stack = (struct item *)&t->buf[at];
+	stack->aux = stack_left_out(stack->aux);
+	stack->len = 0;
+	t->off = at + sizeof(struct item);
+}
+
 /* What the stack named is not named by any record. */
 static __always_inline void forget_fresh(struct bpf_thread *t)
 {
@@ -154,7 +165,7 @@ __noinline int sum_enter(struct bpf_thread *t, __u32 proc, __u32 stack)
 		row = sum_row(t, &k, SUM_ROWS_PLAIN);
 	}
 	if (!row) {
-		t->off = stack;
+		drop_stack(t, stack);
 		k.bare = 1;
 		k.freed = 0;
 		forget_fresh(t);

@@ -83,6 +83,16 @@ static void sums_are_added(void **state)
 	assert_int_equal(n, 1);
 	assert_int_equal(r->total_ns, 100);
 	assert_int_equal(r->self_ns, 500);
+	/* Those whose stack was left out are told from those that have none. */
+	s.of.stack = s.of.where_stack = NULL;
+	assert_int_equal(aggregate_add_sum(lines, &s), 0);
+	s.of.stack = s.of.where_stack = &py_stack_left_out;
+	assert_int_equal(aggregate_add_sum(lines, &s), 0);
+	const struct aggregate_row *const *rows = aggregate_rows(lines, &n);
+	assert_int_equal(n, 3);
+	assert_null(rows[1]->function);
+	assert_string_equal(rows[2]->function, "(stack left out)");
+	assert_null(rows[2]->file);
 	aggregate_free(a);
 	aggregate_free(lines);
 }

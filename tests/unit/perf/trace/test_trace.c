@@ -131,6 +131,7 @@ static void same_stack(const struct py_stack *a, const struct py_stack *b)
 	assert_int_equal(a->truncated, b->truncated);
 	same_string(a->module, b->module);
 	same_string(a->parameter, b->parameter);
+	assert_int_equal(a->left_out, b->left_out);
 	for (int i = 0; i < a->depth; i++) {
 		const struct py_frame *x = a->frames[i], *y = b->frames[i];
 		same_string(x->file, y->file);
@@ -883,10 +884,13 @@ static void sums_come_back(void **state)
 			   .min_ns = 1,
 			   .max_ns = 50,
 			   .nested = true};
+	struct op_sum bare = s;
 	s.of.phase = PHASE_RECOMPUTE;
 	s.of.where_stack = NULL;
+	bare.of.stack = bare.of.where_stack = &py_stack_left_out;
 	assert_int_equal(trace_write_lost(w, 50, 7), 0);
 	assert_int_equal(trace_write_sum(w, &s), 0);
+	assert_int_equal(trace_write_sum(w, &bare), 0);
 	assert_int_equal(trace_writer_close(w, true), 0);
 	struct trace_reader *r = reader();
 	assert_int_equal(trace_read_next(r, &item, &e), 1);
@@ -911,6 +915,9 @@ static void sums_come_back(void **state)
 	assert_int_equal(item.sum.min_ns, 1);
 	assert_int_equal(item.sum.max_ns, 50);
 	assert_true(item.sum.nested && !item.sum.again);
+	item = next(r, TRACE_SUM);
+	same_stack(item.sum.of.stack, &py_stack_left_out);
+	assert_ptr_equal(item.sum.of.where_stack, item.sum.of.stack);
 	assert_int_equal(trace_read_next(r, &item, &e), 1);
 	assert_int_equal(item.type, TRACE_END);
 	assert_int_equal(trace_read_next(r, &item, &e), 0);

@@ -261,6 +261,18 @@ static void test_sums(void **state)
 	assert_int_equal(summed.total_ns, 700);
 	assert_int_equal(summed.child_ns, 200);
 	assert_true(summed.nested && !summed.again);
+	assert_null(summed.of.stack);
+	assert_null(summed.of.where_stack);
+	for (uint32_t own = 0; own < 2; own++) {
+		begin(HIT_SUM, OP_WORD, 0, 1, 1000);
+		rec.hit.flags = HIT_BACKWARD;
+		record_item(&rec, ITEM_STACK, 0, STACK_LEFT_OUT | own << STACK_OWN_SHIFT, NULL, 0);
+		record_item(&rec, ITEM_SUM, ITEM_NO_READ, 0, &c, sizeof(c));
+		give();
+		assert_true(py_stack_is_left_out(summed.of.stack));
+		/* Only what Python code of the backward calls is shown at its own line. */
+		assert_int_equal(py_stack_is_left_out(summed.of.where_stack), own);
+	}
 	enter(0, 1, 1000);
 	begin(HIT_EXIT, OP_WORD, 0, 1, 1500);
 	record_item(&rec, ITEM_INNER, ITEM_NO_READ, 0, &inner, sizeof(inner));

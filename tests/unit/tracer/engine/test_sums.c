@@ -12,7 +12,7 @@ static struct sums_reader reader;
 
 /* What the reader was given, by op. */
 static struct {
-	uint64_t calls, thrown, ns, inner_ns, stacks, locals;
+	uint64_t calls, thrown, ns, inner_ns, stacks, locals, left_out;
 } seen[8];
 
 static int setup(void **state)
@@ -63,7 +63,7 @@ static void see(struct hit *h, void *arg)
 {
 	struct sum_counts c = {0};
 	const uint8_t *end = (uint8_t *)h + h->size;
-	bool has_stack = false;
+	bool has_stack = false, has_locals = false, is_left_out = false;
 	(void)arg;
 	assert_int_equal(h->kind, HIT_SUM);
 	assert_int_equal(h->proc, 3);
@@ -71,15 +71,17 @@ static void see(struct hit *h, void *arg)
 	     i = (const struct item *)((const uint8_t *)(i + 1) + i->len)) {
 		if (i->kind == ITEM_SUM)
 			memcpy(&c, i + 1, sizeof(c));
-		has_stack |= i->kind == ITEM_STACK;
-		if (i->kind == ITEM_STACK)
-			seen[h->op].locals += ((const uint64_t *)(i + 1))[2] ? c.calls : 0;
+		has_stack |= i->kind == ITEM_STACK && i->len;
+		is_left_out |= i->kind == ITEM_STACK && i->aux == STACK_LEFT_OUT;
+		has_locals |= i->kind == ITEM_STACK && i->len && ((const uint64_t *)(i + 1))[2];
 	}
 	seen[h->op].calls += c.calls;
 	seen[h->op].thrown += c.thrown;
 	seen[h->op].ns += c.ns;
 	seen[h->op].inner_ns += c.inner_ns;
 	seen[h->op].stacks += has_stack;
+	seen[h->op].locals += has_locals ? c.calls : 0;
+	seen[h->op].left_out += is_left_out ? c.calls : 0;
 	assert_true(c.calls && c.min_ns <= c.max_ns && c.first_ns <= c.last_ns);
 }
 
@@ -126,6 +128,7 @@ static void detail_is_lost_before_calls(void **state)
 	for (unsigned op = 0; op < 8; op++) {
 		assert_int_equal(seen[op].calls, MANY / 4);
 		assert_true(seen[op].locals < MANY / 4);
+		assert_int_equal(seen[op].left_out > 0, op >= 4);
 		calls += seen[op].calls;
 		ns += seen[op].ns;
 	}
