@@ -184,6 +184,31 @@ static void print_count(FILE *f, size_t n, const char *what, const char *before)
 		fprintf(f, "%s%s %s", before, text_count(text, sizeof(text), n), what);
 }
 
+static size_t count_skipped(const struct replay_report *r, size_t from, const char *why)
+{
+	size_t n = 0;
+	for (size_t i = from; i < r->places->n; i++)
+		n += r->outcomes[i].kind == OUTCOME_SKIPPED && r->outcomes[i].why &&
+		     !strcmp(r->outcomes[i].why, why);
+	return n;
+}
+
+/* A line for each reason, in the order in which calls are the first with it. */
+static void print_skipped(FILE *f, const struct replay_report *r)
+{
+	char text[32];
+	for (size_t i = 0; i < r->places->n; i++) {
+		const struct outcome *o = &r->outcomes[i];
+		if (o->kind != OUTCOME_SKIPPED || !o->why ||
+		    count_skipped(r, 0, o->why) != count_skipped(r, i, o->why))
+			continue;
+		fprintf(f, "  not compared: %s: ",
+			text_count(text, sizeof(text), count_skipped(r, i, o->why)));
+		text_print_safe(f, o->why);
+		putc('\n', f);
+	}
+}
+
 void replay_print_summary(FILE *f, struct replay_report *r)
 {
 	struct replay_counts c;
@@ -196,14 +221,16 @@ void replay_print_summary(FILE *f, struct replay_report *r)
 	replay_count(r, &c);
 	fprintf(f, "%s op calls", text_count(text, sizeof(text), c.calls));
 	print_count(f, c.wrong_calls, "of them wrong", ", ");
-	print_count(f, c.skipped, "not compared (random, uninitialised or without numbers)", ", ");
+	print_count(f, c.skipped, "not compared", ", ");
 	print_count(f, c.not_run, "not run", ", ");
 	if (r->judged) {
 		fprintf(f, "; %s tensors right", text_count(text, sizeof(text), c.right));
 		print_count(f, c.wrong, "wrong", ", ");
 		print_count(f, c.not_judged, "not judged", ", ");
 	}
-	fprintf(f, "\ntorch %s, CPython %s (", r->torch, r->python);
+	putc('\n', f);
+	print_skipped(f, r);
+	fprintf(f, "torch %s, CPython %s (", r->torch, r->python);
 	text_print_safe(f, r->interpreter);
 	fputs(")\n", f);
 	if (r->judged)

@@ -8,7 +8,7 @@ import torch
 
 from ditrace_runner.call import Call, walk
 from ditrace_runner.errors import Damaged, Refused, Skipped
-from ditrace_runner.functions import BITS, CASTS, DROPOUTS, MOVES, RANDOM, UNINITIALISED, VARIADIC, base_name, schemas_of
+from ditrace_runner.functions import BITS, CASTS, DROPOUT_INSIDE, DROPOUTS, MOVES, RANDOM, UNINITIALISED, VARIADIC, base_name, draws_inside, schemas_of
 from ditrace_runner.load import LOCATIONS, load, open_file
 
 # Where the step, 1 unless it is given, stands among the arguments. PyTorch 1.13 takes some number of its own for it.
@@ -151,8 +151,8 @@ class Capture:
             p = self.kwargs.get("p", self.args[1] if len(self.args) > 1 else 0.5)
             del values
             return bool(training) and p != 0
-        if self.base == "scaled_dot_product_attention":
-            return bool(self.kwargs.get("dropout_p", self.args[4] if len(self.args) > 4 else 0.0))
+        if self.base in DROPOUT_INSIDE:
+            return draws_inside(self.base, self.args, self.kwargs)
         if "generator" in self.kwargs and self.kwargs["generator"] is not None or self.base in RANDOM:
             return True
         tags = getattr(self.function, "tags", ())
@@ -161,11 +161,11 @@ class Capture:
 
     def check_comparable(self):
         if self.is_random():
-            raise Skipped("a random op: its results are not compared")
+            raise Skipped("a random op")
         if self.dtype is not None and self.base not in BITS and self.is_of_bits():
-            raise Skipped("it shows the bits of its input, which in another dtype are others: not compared")
+            raise Skipped("it shows the bits of its input, which in another dtype are others")
         if self.base in UNINITIALISED:
-            raise Skipped("its result is memory that nobody wrote: not compared")
+            raise Skipped("its result is memory that nobody wrote")
 
     def is_exact(self, results):
         """Do correct kernels give these results bit by bit?"""

@@ -22,6 +22,9 @@ RANDOM = set("""rand rand_like randn randn_like randint randint_like randperm no
 MARKS = set("profiler".split())  # namespaces of operators that mark something, and compute nothing
 DROPOUTS = set("dropout dropout_ dropout1d dropout2d dropout3d alpha_dropout alpha_dropout_ feature_dropout "
                "feature_dropout_ feature_alpha_dropout feature_alpha_dropout_".split())
+RNNS = set("lstm gru rnn_tanh rnn_relu".split())
+DROPOUT_INSIDE = RNNS | set("multi_head_attention_forward scaled_dot_product_attention "
+                            "_scaled_dot_product_flash_attention_for_cpu".split())
 # Data movement and selection: every element of the result is one of the inputs, or a constant.
 MOVES = set("""view reshape transpose permute expand expand_as contiguous clone detach t T mT movedim swapaxes swapdims
     cat concat concatenate stack hstack vstack split split_with_sizes chunk unsafe_chunk unsafe_split unbind
@@ -54,6 +57,15 @@ def base_name(name):
     if parts[:2] == ["torch", "ops"] and len(parts) > 3:
         return parts[3]
     return parts[1] if parts[0] == "aten" and len(parts) > 1 else parts[-1]
+
+
+def draws_inside(base, args, kwargs):
+    """Of functions with a dropout inside: whether it has a rate, in training. No other argument of theirs that is a
+    fraction comes by position; of RNNs what follows the rate says whether it is training."""
+    if not kwargs.get("training", kwargs.get("train", True)):
+        return False
+    rates = [x for x, train in zip(args, [*args[1:], None]) if isinstance(x, float) and not (base in RNNS and train is False)]
+    return any(x > 0 for x in [*rates, *(x for name, x in kwargs.items() if name != "scale" and isinstance(x, float))])
 
 
 def namespace_of(name):

@@ -43,6 +43,11 @@ show("freed", torch.zeros_like(freed))
 show("view", x.reshape(4))
 show("asks for itself again", torch.meshgrid(x[0], x[1], indexing="ij")[1])
 show("factory", torch.ones_like(x))
+rows = torch.nn.Embedding.from_pretrained(torch.ones(3, 2), freeze=False, sparse=True)
+rows(torch.tensor([1, 2])).sum().backward()
+show("a sparse gradient", rows.weight.grad.to_dense())
+for recurrent in torch.nn.LSTM(2, 2, 2, dropout=0.5), torch.nn.GRU(2, 2):
+    print("recurrent", tuple(recurrent(torch.zeros(1, 1, 2))[0].shape))
 if hasattr(torch, "vmap"):
     show("vmap", torch.vmap(torch.mul)(x, x))
 

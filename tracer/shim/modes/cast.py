@@ -7,11 +7,11 @@ from ditrace_modes.calls import Unchanged
 from ditrace_modes.kernels import NARROW, is_tried, lacks_kernel, wants_gradient, why_lacking
 from ditrace_modes.level import LEVEL
 from ditrace_modes.link import LINK
-from ditrace_modes.names import CPU, LATER, MAKE, RANDOM_INSIDE, VIEWS, is_autocast
+from ditrace_modes.names import CPU, LATER, MAKE, VIEWS, is_autocast
 from ditrace_modes.native import call_number, tensors_in
 from ditrace_modes.values import Seen, all_of, tell_tables
 from ditrace_runner.call import walk
-from ditrace_runner.functions import CASTS, DROPOUTS, RANDOM
+from ditrace_runner.functions import CASTS, DROPOUT_INSIDE, DROPOUTS, RANDOM, draws_inside
 
 CASTINGS_IS_NEW = Seen().is_new
 INTEGERS = {getattr(torch, name) for name in "uint8 int8 int16 int32 int64 uint16 uint32 uint64".split() if hasattr(torch, name)}
@@ -38,17 +38,18 @@ def integers(args, kwargs):
     return found.pop() if found else None
 
 
-def may_draw(plan, args, kwargs):
-    """Of functions with a dropout inside: whether it has a rate."""
-    inside = plan.base in RANDOM_INSIDE or plan.base.lstrip("_").startswith("scaled_dot_product")
-    return inside and any(isinstance(x, float) and x > 0 for x in [*args, *(x for name, x in kwargs.items() if name != "scale")])
+def gives_sparse(plan, args, kwargs):
+    """Whether its gradient is sparse, which autograd cannot cast back. Of what comes by position the last are flags."""
+    return plan.base in ("embedding", "embedding_bag") and (kwargs.get("sparse") or any(x is True for x in args))
 
 
 def check_call(plan, args, kwargs):
     if not LEVEL.is_aten and is_autocast():
         raise Unchanged("runs under autocast, whose own casts --level aten shows")
-    if may_draw(plan, args, kwargs):
+    if (plan.base in DROPOUT_INSIDE or plan.base.startswith("_scaled_dot_product")) and draws_inside(plan.base, args, kwargs):
         raise Unchanged(DRAWS)
+    if gives_sparse(plan, args, kwargs) and wants_gradient(args, kwargs):
+        raise Unchanged("has a sparse gradient")
 
 
 def check_integers(args, kwargs):

@@ -9,15 +9,15 @@ from ditrace_modes.gradients import spending, watch_backward
 from ditrace_modes.level import LEVEL
 from ditrace_modes.link import LINK
 from ditrace_modes.live import Live, edges_of, keep_results
-from ditrace_modes.names import MAKE, RANDOM_INSIDE, VIEWS, is_autocast
+from ditrace_modes.names import MAKE, VIEWS, is_autocast
 from ditrace_modes.native import budget, call_number, count, number_taken, spend, takes, tensors_in
 from ditrace_modes.values import each
 from ditrace_modes.verdicts import judge
 from ditrace_runner.device import call_of
 from ditrace_runner.errors import Refused, first_line
-from ditrace_runner.functions import BITS, CASTS, DROPOUTS, MOVES, RANDOM, UNINITIALISED
+from ditrace_runner.functions import BITS, CASTS, DROPOUT_INSIDE, DROPOUTS, MOVES, RANDOM, UNINITIALISED
 
-WHOLE = RANDOM | RANDOM_INSIDE | DROPOUTS | UNINITIALISED | CASTS | BITS | {"scaled_dot_product_attention", "requires_grad_"}
+WHOLE = RANDOM | DROPOUT_INSIDE | DROPOUTS | UNINITIALISED | CASTS | BITS | {"requires_grad_"}
 QUICK, EXACT, IN_PLACE = 1, 2, 4
 
 
@@ -36,9 +36,7 @@ def never_compared(plan):
     """Why no call of a function is compared, whatever its arguments; None: they may be."""
     if plan.base in VIEWS or plan.base.startswith("as_strided"):
         return "is a view"
-    if plan.base in MAKE:
-        return "makes a tensor"
-    return "may draw random numbers" if plan.base in RANDOM_INSIDE else None
+    return "makes a tensor" if plan.base in MAKE else None
 
 
 def states_of(tensors):

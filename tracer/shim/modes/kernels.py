@@ -4,11 +4,11 @@ tensors of ones."""
 import torch
 
 from ditrace_modes.level import LEVEL
-from ditrace_modes.names import GET_STATE, LATER, RANDOM_INSIDE, SET_STATE
+from ditrace_modes.names import GET_STATE, LATER, SET_STATE
 from ditrace_modes.native import tensors_in
 from ditrace_modes.values import each, rebuilt
 from ditrace_runner.errors import first_line
-from ditrace_runner.functions import DROPOUTS, RANDOM
+from ditrace_runner.functions import DROPOUT_INSIDE, DROPOUTS, RANDOM
 
 WIDE = {torch.float32, torch.float64, torch.complex64, torch.complex128}
 NARROW = {d for d in vars(torch).values() if isinstance(d, torch.dtype) and (d.is_floating_point or d.is_complex)} - WIDE
@@ -79,7 +79,7 @@ def wants_gradient(args, kwargs):
 
 def is_tried(plan, args, kwargs):
     """Not what others than PyTorch have written, what may speak to other processes, or what draws numbers elsewhere."""
-    return not (LEVEL.is_aten or plan.is_foreign or plan.base in RANDOM | RANDOM_INSIDE | DROPOUTS or any(
+    return not (LEVEL.is_aten or plan.is_foreign or plan.base in RANDOM | DROPOUT_INSIDE | DROPOUTS or any(
         isinstance(x, torch.Generator) for x in each((args, kwargs))))
 
 

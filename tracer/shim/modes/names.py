@@ -11,7 +11,6 @@ VIEWS = set("""view reshape transpose permute expand expand_as t T mT H mH moved
     _unsafe_view""".split())
 MAKE = FACTORIES | set("""zeros_like ones_like full_like empty_like rand_like randn_like randint_like new_zeros new_ones
     new_full new_empty new_empty_strided new_tensor empty_permuted""".split())
-RANDOM_INSIDE = set("multi_head_attention_forward lstm gru rnn_tanh rnn_relu".split())
 LATER = ("lazy", "xla")  # devices that compute when a value is asked for
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 
