@@ -282,7 +282,8 @@ static int remote_run(struct remote_thread *t, uint64_t sigreturn, unsigned time
 	uint64_t until = after_ms(timeout_ms);
 	union regs regs;
 	int status, r;
-	while (!ptrace(PTRACE_SYSCALL, t->tid, NULL, NULL)) {
+	long deliver = 0;
+	while (!ptrace(PTRACE_SYSCALL, t->tid, NULL, (void *)deliver)) {
 		r = wait_stop(t->tid, until, &status);
 		if (r == -ETIMEDOUT) {
 			/* It finishes on its own. */
@@ -293,7 +294,10 @@ static int remote_run(struct remote_thread *t, uint64_t sigreturn, unsigned time
 		}
 		if (r)
 			return r;
-		if (is_event(status))
+		/* No mask holds SIGSTOP back. Once it is delivered the process counts as stopped,
+		 * as this thread does from its release on. */
+		deliver = status >> 16 || WSTOPSIG(status) != SIGSTOP ? 0 : SIGSTOP;
+		if (deliver || is_event(status))
 			continue;
 		if (WSTOPSIG(status) != SYSCALL_STOP)
 			return -EFAULT;

@@ -183,6 +183,29 @@ static void test_call(void **state)
 	end_well(pid);
 }
 
+/* SIGSTOP that comes while the thread is stopped already takes effect in the call. */
+static void test_stopped(void **state)
+{
+	(void)state;
+	const struct remote_call c = call_of("while it is stopped", 0);
+	struct remote_thread *t;
+	siginfo_t info = {0};
+	pid_t pid = child(compute);
+	await(&shared->ready);
+	shared->release = 1;
+	assert_int_equal(remote_thread_stop(pid, PATIENCE_MS, &t), 0);
+	kill(pid, SIGSTOP);
+	assert_int_equal(remote_thread_call(t, &c, PATIENCE_MS), 0);
+	assert_int_equal(remote_thread_call(t, &c, PATIENCE_MS), 0);
+	remote_thread_release(t);
+	assert_int_equal(shared->called, 2);
+	assert_int_equal(waitid(P_PID, (id_t)pid, &info, WSTOPPED), 0);
+	assert_int_equal(info.si_status, SIGSTOP);
+	kill(pid, SIGCONT);
+	await_rounds();
+	end_well(pid);
+}
+
 static void test_ask(void **state)
 {
 	(void)state;
@@ -303,6 +326,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup_teardown(test_call, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_stopped, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_ask, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_blocked, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_sleeping, setup, teardown),
