@@ -290,7 +290,7 @@ struct operator_reader {
 };
 
 struct operator_read {
-	struct schema_arg *args, *returns; /* types only */
+	struct schema_arg *args, *returns; /* names, types and kwarg_only */
 	int nargs, nreturns;
 };
 

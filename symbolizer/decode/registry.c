@@ -93,6 +93,16 @@ static struct registered_op *new_op(struct registry *g, const char *full)
 	return op->desc.name ? op : NULL;
 }
 
+static int set_parsed(struct registry *g, struct registered_op *op, const struct schema *s)
+{
+	struct schema *parsed = arena_alloc(&g->arena, sizeof(*parsed));
+	if (!parsed)
+		return -ENOMEM;
+	*parsed = *s;
+	op->desc.parsed = parsed;
+	return 0;
+}
+
 /* NULL if it was incomplete at any time during the read. */
 static struct registered_op *read_operator(struct registry *g, uint64_t def, const char *full)
 {
@@ -102,7 +112,16 @@ static struct registered_op *read_operator(struct registry *g, uint64_t def, con
 		return NULL;
 	op->args = live.args;
 	op->returns = live.returns;
-	return set_values(g, op, live.nargs, live.nreturns) ? NULL : op;
+	struct schema s = {.ns = "",
+			   .name = "",
+			   .overload = "",
+			   .full_name = op->desc.name,
+			   .text = "",
+			   .nargs = (uint16_t)live.nargs,
+			   .nreturns = (uint16_t)live.nreturns,
+			   .args = live.args,
+			   .returns = live.returns};
+	return set_values(g, op, live.nargs, live.nreturns) || set_parsed(g, op, &s) ? NULL : op;
 }
 
 /* The type as read_type writes it: without aliases and lengths of lists. */
@@ -177,7 +196,11 @@ static struct registered_op *from_text(struct registry *g, const char *full)
 		return NULL;
 	op->args = copy_args(g, s.args, s.nargs);
 	op->returns = copy_args(g, s.returns, s.nreturns);
-	return op->args && op->returns && !set_values(g, op, s.nargs, s.nreturns) ? op : NULL;
+	op->desc.flags = schema_flags(&s);
+	return op->args && op->returns && !set_values(g, op, s.nargs, s.nreturns) &&
+		       !set_parsed(g, op, &s)
+		   ? op
+		   : NULL;
 }
 
 static void add_text(struct registry *g, const char *text, size_t len, bool of_library)

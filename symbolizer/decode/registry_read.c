@@ -8,8 +8,9 @@
 
 enum {
 	/* c10::Argument: name_, type_, real_type_ (ATen/core/function_schema.h); each TypePtr is 16
-	 * bytes (ATen/core/type_ptr.h) */
+	 * bytes (ATen/core/type_ptr.h). kwarg_only_ and is_out_, bool, are its last members. */
 	TYPE_SIZE = 16,
+	FROM_KEYWORD_TO_END = 8,
 	LEAST_ARGUMENT = 40,
 	MOST_ARGUMENT = 320,
 	MAX_VALUES = 256,
@@ -133,12 +134,16 @@ static bool read_type(const struct operator_reader *g, uint64_t addr, struct sch
 }
 
 /* False if it is not an argument: its memory may have been reused. */
-static bool read_argument(struct operator_reader *g, uint64_t at, struct schema_arg *a)
+static bool read_argument(struct operator_reader *g, uint64_t at, unsigned size,
+			  struct schema_arg *a)
 {
 	char name[256], text[128] = "";
 	uint64_t type = 0, real = 0;
+	uint8_t keyword = 0;
 	if (std_string_read(g->mem, g->cow, at, name, sizeof(name)) < 0)
 		return false;
+	if (!mem_read(g->mem, at + size - FROM_KEYWORD_TO_END, &keyword, sizeof(keyword)))
+		a->kwarg_only = keyword == 1;
 	at += std_string_size(g->cow);
 	mem_read_u64(g->mem, at, &type);
 	mem_read_u64(g->mem, at + TYPE_SIZE, &real);
@@ -177,7 +182,7 @@ static int read_arguments(struct operator_reader *g, uint64_t vec, struct schema
 	if (!args)
 		return -1;
 	for (unsigned i = 0; i < n; i++)
-		if (!read_argument(g, w[0] + (uint64_t)i * size, &args[i]))
+		if (!read_argument(g, w[0] + (uint64_t)i * size, size, &args[i]))
 			return -1;
 	*out = args;
 	return (int)n;

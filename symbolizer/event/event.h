@@ -149,7 +149,8 @@ struct op_desc {
 	uint16_t nargs, nresults;
 	const char *name;   /* "aten::add.Tensor", "AddmmBackward0", "MyFunctionBackward" */
 	const char *schema; /* "aten::add.Tensor(Tensor self, ...) -> Tensor", "" when unknown */
-	const struct schema *parsed; /* that schema (symbolizer/ops/schema.h); NULL when unknown,
+	const struct schema *parsed; /* its schema (symbolizer/ops/schema.h): also of a boxed call,
+					without text where it was read in memory. NULL when unknown,
 					and for an op that a file names */
 	const struct op_arg *args, *results;
 };

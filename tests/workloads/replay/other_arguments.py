@@ -1,5 +1,12 @@
 """Calls of which the operator has arguments or results otherwise than Python's function."""
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class Boxed(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
 
 torch.set_num_threads(1)
 x = torch.arange(24.0).reshape(2, 3, 4)
@@ -10,3 +17,5 @@ torch.slice_scatter(x, torch.ones(2, 2, 4), 1, 0, 2, 1)  # the last one is the d
 x.view(torch.int16)
 weight = torch.ones(5, 3, requires_grad=True)  # three more results, of which kernels without a gradient make other ones
 torch.nn.functional.embedding_bag(torch.tensor([1, 2, 4]), weight, torch.tensor([0, 2]), mode="sum", padding_idx=1)
+with Boxed():  # two calls: Python's, and the boxed one
+    torch.addmm(x[0, 0], x[0], torch.ones(4, 4), beta=2, alpha=3)

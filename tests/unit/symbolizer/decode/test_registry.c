@@ -153,6 +153,28 @@ static void test_gone(void **state)
 	expect_op(registry_find(g, w, "test::known"), "test::known", "n");
 }
 
+/* What is passed by keyword, and what is written to. */
+static void test_keyword(void **state)
+{
+	uint64_t w[HANDLE_WORDS], def = fake_def(&all), args;
+	uint8_t yes = 1;
+	(void)state;
+	fake_define(&all, def, "test::live", "", "n");
+	memcpy(&args, all.fake.bytes + (fake_vectors(&all, def) - FAKE_BASE), sizeof(args));
+	fake_write(&all, args + 2 * FAKE_ARGUMENT - 8, &yes, 1); /* kwarg_only_ */
+	fake_handle(&all, def, FAKE_BASE, w);
+	add_schema("written(Tensor(a!) x, *, int n=3) -> Tensor(a!)");
+	static const char *const names[] = {"test::written", "test::live"};
+	for (unsigned i = 0; i < 2; i++) {
+		const struct registered_op *op = registry_find(g, w, names[i]);
+		expect_op(op, names[i], "n");
+		assert_non_null(op->desc.parsed);
+		assert_false(op->desc.parsed->args[0].kwarg_only);
+		assert_true(op->desc.parsed->args[1].kwarg_only);
+		assert_int_equal(op->desc.flags, i == 0 ? OP_INPLACE : 0);
+	}
+}
+
 static void expect_type_of_second(const char *name, uint64_t type, const char *text)
 {
 	uint64_t w[HANDLE_WORDS], def = fake_def(&all);
@@ -189,6 +211,7 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_other, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_dying, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_gone, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_keyword, setup, teardown),
 	};
 	return unit_run(tests, NULL, NULL);
 }
