@@ -8,7 +8,19 @@ import torch
 
 from ditrace_runner.call import Call, walk
 from ditrace_runner.errors import Damaged, Refused, Skipped
-from ditrace_runner.functions import BITS, CASTS, DROPOUT_INSIDE, DROPOUTS, MOVES, RANDOM, UNINITIALISED, VARIADIC, base_name, draws_inside, schemas_of
+from ditrace_runner.functions import (
+    BITS,
+    CASTS,
+    DROPOUT_INSIDE,
+    DROPOUTS,
+    MOVES,
+    RANDOM,
+    UNINITIALISED,
+    VARIADIC,
+    base_name,
+    draws_inside,
+    schemas_of,
+)
 from ditrace_runner.load import LOCATIONS, load, open_file
 
 # Where the step, 1 unless it is given, stands among the arguments. PyTorch 1.13 takes some number of its own for it.
