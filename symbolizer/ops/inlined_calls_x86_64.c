@@ -45,11 +45,33 @@ static bool decode_at(const struct code_piece *c, uint64_t at, struct arch_insn 
 
 /* What leads to an OperatorDef: a register, or an address in the file, and so many loads. */
 struct def_source {
+	uint64_t vaddr;
 	uint8_t reg; /* ARCH_NOREG: the address */
 	uint8_t loads;
-	uint64_t vaddr;
 	bool known;
 };
+
+/* What the instruction at `at` loads, if that is known, from what registers hold before it. */
+static struct def_source load_of(const struct code_piece *c, uint64_t at, const struct arch_insn *i,
+				 const struct def_source *held)
+{
+	struct def_source v = {0};
+	if (i->effect != ARCH_EFF_LOAD || i->width != 8 || i->index)
+		return v;
+	/* rip-relative ones have no base and end in their displacement */
+	if (i->base == ARCH_NOREG && i->relative)
+		return (struct def_source){.reg = ARCH_NOREG,
+					   .loads = 1,
+					   .vaddr =
+					       c->start + at + i->len + (uint64_t)(int64_t)i->disp,
+					   .known = true};
+	if (i->base != ARCH_NOREG && !i->disp && held[i->base].known &&
+	    held[i->base].reg == ARCH_NOREG) {
+		v = held[i->base];
+		v.loads++;
+	}
+	return v;
+}
 
 /* With an observer the operator is asked whether it is observed: a byte of its OperatorDef. What
  * registers hold there is what they held at the call, for those that it preserves. */
@@ -68,21 +90,7 @@ static struct def_source def_of(const struct code_piece *c, uint64_t at)
 			return r[base];
 		if (i.flow != ARCH_FLOW_NEXT)
 			return none;
-		struct def_source v = none;
-		if (i.effect == ARCH_EFF_LOAD && i.width == 8 && !i.index) {
-			/* rip-relative ones have no base and end in their displacement */
-			if (i.base == ARCH_NOREG && i.relative)
-				v = (struct def_source){.reg = ARCH_NOREG,
-							.loads = 1,
-							.vaddr = c->start + at + i.len +
-								 (uint64_t)(int64_t)i.disp,
-							.known = true};
-			else if (i.base != ARCH_NOREG && !i.disp && r[i.base].known &&
-				 r[i.base].reg == ARCH_NOREG) {
-				v = r[i.base];
-				v.loads++;
-			}
-		}
+		const struct def_source v = load_of(c, at, &i, r);
 		for (unsigned k = 0; k < ARCH_REGS; k++)
 			if (i.writes >> k & 1)
 				r[k] = none;
