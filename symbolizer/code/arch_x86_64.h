@@ -66,6 +66,11 @@ static inline uint64_t arch_shift_in(uint64_t bits, uint64_t w)
 enum { ARCH_DWARF_REGS = 17, ARCH_DWARF_SP = 7 };
 extern const uint8_t arch_dwarf_reg[ARCH_DWARF_REGS];
 
+/* The general registers, enum arch_reg, by their number in an instruction; Intel SDM volume 2,
+ * table 2-2. */
+enum { ARCH_NUMBERED_REGS = 16 };
+extern const uint8_t arch_numbered_reg[ARCH_NUMBERED_REGS];
+
 /* Registers of the integer arguments in order, enum arch_reg; System V ABI for AMD64, 3.2.3. */
 extern const uint8_t arch_int_arg[ARCH_INT_ARGS];
 

@@ -17,10 +17,6 @@ struct evex {
 	bool relative;
 };
 
-static const uint8_t general[] = {ARCH_AX,  ARCH_CX,  ARCH_DX,	ARCH_BX, ARCH_SP,  ARCH_BP,
-				  ARCH_SI,  ARCH_DI,  ARCH_R8,	ARCH_R9, ARCH_R10, ARCH_R11,
-				  ARCH_R12, ARCH_R13, ARCH_R14, ARCH_R15};
-
 static bool is_any(uint8_t opcode, const char *of, size_t n)
 {
 	return memchr(of, opcode, n);
@@ -46,7 +42,7 @@ static bool parse_operands(const uint8_t *code, size_t left, struct evex *x)
 	const bool none = !x->mod && at == 5;
 	x->relative = none && !has_sib;
 	if (!none)
-		x->base = general[at | b];
+		x->base = arch_numbered_reg[at | b];
 	x->len = (uint8_t)(x->len + (x->mod == 1 ? 1 : x->mod == 2 || none ? 4 : 0));
 	return true;
 }
@@ -107,7 +103,7 @@ int evex_decode(const uint8_t *code, size_t left, struct arch_insn *out)
 		out->base = x.base;
 		out->index = ARCH_NOREG;
 	} else if (may_write_general(&x)) {
-		out->writes = UINT32_C(1) << general[writes_rm(&x) ? x.rm : x.reg];
+		out->writes = UINT32_C(1) << arch_numbered_reg[writes_rm(&x) ? x.rm : x.reg];
 	}
 	return 0;
 }

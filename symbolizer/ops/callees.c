@@ -178,13 +178,14 @@ uint64_t callees_of_stub(struct callees *c, uint64_t stub)
 	return 0;
 }
 
-/* The word that the dynamic linker sets to it, for calls; 0: there is none. */
-static uint64_t slot_of(struct callees *c, const char *name)
+/* The word that the dynamic linker sets to the function, by a relocation in that section; 0: there
+ * is none. */
+static uint64_t slot_for(const struct callees *c, const char *section, const char *name)
 {
 	struct dynamic d = dynamic_symbols(c->f);
 	uint64_t at;
-	size_t size;
-	const uint8_t *rela = elf_section(c->f, ".rela.plt", &at, &size);
+	size_t size = 0;
+	const uint8_t *rela = elf_section(c->f, section, &at, &size);
 	for (size_t i = 0; rela && i < size / sizeof(Elf64_Rela); i++) {
 		Elf64_Rela r;
 		memcpy(&r, rela + i * sizeof(r), sizeof(r));
@@ -198,7 +199,7 @@ uint64_t callees_stub_for(struct callees *c, const char *name)
 {
 	enum { STUB = 16 };
 	static const char *const sections[] = {".plt.sec", ".plt"};
-	const uint64_t slot = slot_of(c, name);
+	const uint64_t slot = slot_for(c, ".rela.plt", name);
 	for (unsigned k = 0; slot && k < 2; k++) {
 		uint64_t at;
 		size_t size = 0;
@@ -212,20 +213,7 @@ uint64_t callees_stub_for(struct callees *c, const char *name)
 
 bool callees_has_slot(const struct callees *c, const char *name)
 {
-	static const char *const sections[] = {".rela.plt", ".rela.dyn"};
-	struct dynamic d = dynamic_symbols(c->f);
-	for (unsigned k = 0; k < 2; k++) {
-		uint64_t at;
-		size_t size = 0;
-		const uint8_t *rela = elf_section(c->f, sections[k], &at, &size);
-		for (size_t i = 0; rela && i < size / sizeof(Elf64_Rela); i++) {
-			Elf64_Rela r;
-			memcpy(&r, rela + i * sizeof(r), sizeof(r));
-			if (!strcmp(dynamic_name(&d, ELF64_R_SYM(r.r_info)), name))
-				return true;
-		}
-	}
-	return false;
+	return slot_for(c, ".rela.plt", name) || slot_for(c, ".rela.dyn", name);
 }
 
 static bool is_cleanup(void *arg, uint64_t target)

@@ -12,11 +12,6 @@
 #include "symbolizer/code/arch_x86_64.h"
 #include "symbolizer/ops/internal.h"
 
-/* x86-64 numbers registers so (Intel SDM volume 2, table 2-2). */
-static const uint8_t by_number[] = {ARCH_AX,  ARCH_CX,	ARCH_DX,  ARCH_BX, ARCH_SP,  ARCH_BP,
-				    ARCH_SI,  ARCH_DI,	ARCH_R8,  ARCH_R9, ARCH_R10, ARCH_R11,
-				    ARCH_R12, ARCH_R13, ARCH_R14, ARCH_R15};
-
 /* A piece of a function. */
 struct code_piece {
 	struct arch_decoder *d;
@@ -35,7 +30,7 @@ static uint8_t tested(const uint8_t *p, unsigned len)
 	const unsigned rm = p[1] & 7;
 	if ((!(p[1] >> 6) && rm == 5) || (rm == 4 && p[2] != 0x24))
 		return ARCH_NOREG;
-	return by_number[rm | (rex & 1) << 3];
+	return arch_numbered_reg[rm | (rex & 1) << 3];
 }
 
 static bool decode_at(const struct code_piece *c, uint64_t at, struct arch_insn *i)

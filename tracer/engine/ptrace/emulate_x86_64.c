@@ -9,12 +9,6 @@
 /* Flags: Intel SDM volume 1, 3.4.3. */
 enum { CF = 1, PF = 1 << 2, AF = 1 << 4, ZF = 1 << 6, SF = 1 << 7, OF = 1 << 11 };
 
-/* By the number in an instruction; Intel SDM volume 2, table 2-2. */
-static const uint8_t numbered[16] = {
-    ARCH_AX, ARCH_CX, ARCH_DX,	ARCH_BX,  ARCH_SP,  ARCH_BP,  ARCH_SI,	ARCH_DI,
-    ARCH_R8, ARCH_R9, ARCH_R10, ARCH_R11, ARCH_R12, ARCH_R13, ARCH_R14, ARCH_R15,
-};
-
 static int32_t imm32(const uint8_t *p)
 {
 	int32_t v;
@@ -41,7 +35,7 @@ static int decode_stack(const uint8_t *p, size_t n, struct emulated *out)
 	size_t at = n > 1 && p[0] == 0x41;
 	if (at >= n || p[at] < 0x50 || p[at] > 0x5f)
 		return -ENOTSUP;
-	out->reg = numbered[(p[at] & 7) + 8 * at];
+	out->reg = arch_numbered_reg[(p[at] & 7) + 8 * at];
 	return done(out, p[at] < 0x58 ? EMULATE_PUSH : EMULATE_POP, at + 1);
 }
 
@@ -113,7 +107,7 @@ static int decode_wide(const uint8_t *p, size_t n, struct emulated *out)
 	}
 	if ((p[1] != 0x89 && p[1] != 0x8b) || p[0] & 2)
 		return -ENOTSUP;
-	uint8_t rm = numbered[first + 8 * b], reg = numbered[second + 8 * r];
+	uint8_t rm = arch_numbered_reg[first + 8 * b], reg = arch_numbered_reg[second + 8 * r];
 	out->reg = p[1] == 0x89 ? rm : reg;
 	out->src = p[1] == 0x89 ? reg : rm;
 	return done(out, EMULATE_MOVE, 3);
