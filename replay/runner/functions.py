@@ -17,7 +17,7 @@ UNINITIALISED = set("empty empty_like empty_strided new_empty new_empty_strided 
 RANDOM = set("""rand rand_like randn randn_like randint randint_like randperm normal normal_ uniform uniform_ random
     random_ bernoulli bernoulli_ poisson poisson_ multinomial exponential_ geometric_ cauchy_ log_normal_
     native_dropout rrelu rrelu_ rrelu_with_noise gumbel_softmax fractional_max_pool2d fractional_max_pool3d
-    kaiming_uniform_ kaiming_normal_ xavier_uniform_ xavier_normal_ trunc_normal_ binomial _sample_dirichlet
+    kaiming_uniform_ kaiming_normal_ xavier_uniform_ xavier_normal_ trunc_normal_ orthogonal_ sparse_ binomial _sample_dirichlet
     _standard_gamma svd_lowrank pca_lowrank lobpcg""".split())
 MARKS = set("profiler".split())  # namespaces of operators that mark something, and compute nothing
 DROPOUTS = set("dropout dropout_ dropout1d dropout2d dropout3d alpha_dropout alpha_dropout_ feature_dropout "
@@ -142,7 +142,7 @@ class Functions:
         self.known = {}
         namespaces = {"torch": torch, "torch.functional": torch.functional, "torch.nn.functional": torch.nn.functional,
                       "torch.Tensor": torch.Tensor, "torch.linalg": torch.linalg, "torch.fft": torch.fft,
-                      "torch.special": torch.special, "torch._C._nn": torch._C._nn}
+                      "torch.special": torch.special, "torch._C._nn": torch._C._nn, "torch.nn.init": torch.nn.init}
         overridable = set()
         for functions in torch.overrides.get_overridable_functions().values():
             overridable.update(id(f) for f in functions)
@@ -176,8 +176,8 @@ class Functions:
 
     @staticmethod
     def is_functional(space, last, f):
-        """Functions of torch.nn.functional that cannot be overridden, such as hardswish."""
-        return space == "torch.nn.functional" and isinstance(f, types.FunctionType) and f.__module__ == space and last[0] != "_"
+        """Functions that cannot be overridden, such as hardswish and, before 2.11, kaiming_uniform_."""
+        return space in ("torch.nn.functional", "torch.nn.init") and isinstance(f, types.FunctionType) and f.__module__ == space and last[0] != "_"
 
     @staticmethod
     def is_method(space, last, f):

@@ -74,6 +74,17 @@ bool capture_collectives_wants(const struct op_event *ev)
 	return collective_arguments(ev, &what, &input, &output);
 }
 
+static bool is_on_device(const struct value *v)
+{
+	if (v->kind == VALUE_TENSOR)
+		return !(v->tensor->meta.unknown & TENSOR_NO_DEVICE) &&
+		       v->tensor->meta.device_type != 0;
+	for (uint32_t i = 0; v->kind == VALUE_LIST && i < v->count; i++)
+		if (is_on_device(&v->items[i]))
+			return true;
+	return false;
+}
+
 static bool copy_value(struct arena *a, const struct value *v, struct value *out)
 {
 	*out = *v;
@@ -229,9 +240,14 @@ void capture_collectives_begin(struct capture *c, struct target *t, const struct
 {
 	struct collective what;
 	const struct value *input, *output;
+	if (!collective_arguments(ev, &what, &input, &output))
+		return;
+	if (is_on_device(input) || is_on_device(output)) {
+		c->collectives.on_device++;
+		return;
+	}
 	struct collective_capture *x = calloc(1, sizeof(*x));
-	if (!x || !collective_arguments(ev, &what, &input, &output) ||
-	    !capture_call_of(&c->files, ev, &x->call) ||
+	if (!x || !capture_call_of(&c->files, ev, &x->call) ||
 	    !copy_value(&x->arena, output, &x->output)) {
 		if (x)
 			collective_capture_free(x);
@@ -379,6 +395,9 @@ void capture_collectives_summary(const struct capture_collectives *c, FILE *f)
 			"  no output of %" PRIu64
 			" collective%s: when they were done was not seen\n",
 			open, open == 1 ? "" : "s");
+	if (c->on_device)
+		fprintf(f, "  skipped %" PRIu64 " collective%s: memory on a device is not read\n",
+			c->on_device, c->on_device == 1 ? "" : "s");
 	if (c->not_read)
 		fprintf(f, "  skipped %" PRIu64 " file%s: the thread did not wait for ditrace\n",
 			c->not_read, c->not_read == 1 ? "" : "s");

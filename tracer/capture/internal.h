@@ -323,8 +323,9 @@ struct capture_collectives {
 	bool on; /* what is captured are collectives, under the engine shim */
 	struct collective_capture *awaited; /* whose output is not written yet, newest first */
 	size_t n;
-	uint64_t not_done; /* of which it was not seen when they were */
-	uint64_t not_read; /* files of which the values may have changed while they were read */
+	uint64_t not_done;  /* of which it was not seen when they were */
+	uint64_t not_read;  /* files of which the values may have changed while they were read */
+	uint64_t on_device; /* calls with tensors in memory that is not the CPU's */
 };
 
 /* Whether the event is of a collective that gives and gets tensors. */

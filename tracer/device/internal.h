@@ -275,6 +275,9 @@ struct launch_thread *launches_thread_find(struct launch_process *p, int32_t tid
 enum activity_launch launches_judge_none(const struct launch_process *p,
 					 const struct launch_thread *t, uint64_t ns);
 
+/* Drop what came of a launch. */
+void launches_forget(struct launch_process *p, uint32_t launch);
+
 /* It is known what the launch was in: pass on what came of it. */
 void launches_settle(struct launches *l, struct launch_process *p, uint32_t launch,
 		     enum activity_launch as);

@@ -62,7 +62,7 @@ static void settle_in_none(struct launches *l, struct launch_process *p,
 	launches_settle(l, p, launch, launches_judge_none(p, t, x->ns));
 }
 
-/* No more of the thread's ops will come, all that began before `until` have. */
+/* No more of the thread's ops will come, all that began before `until` have (0: not known). */
 static void thread_end(struct launches *l, struct launch_process *p, struct launch_thread *t,
 		       uint64_t until)
 {
@@ -71,6 +71,8 @@ static void thread_end(struct launches *l, struct launch_process *p, struct laun
 		uint32_t launch = waiting_take(w, i);
 		if (launch != NO_LAUNCH && w->at[i].ns < until)
 			settle_in_none(l, p, t, launch);
+		else if (launch != NO_LAUNCH && until)
+			launches_forget(p, launch);
 		else if (launch != NO_LAUNCH)
 			launches_settle(l, p, launch, LAUNCH_UNKNOWN);
 	}

@@ -51,8 +51,8 @@ void launches_record(struct launches *l, const struct activity_record *r, uint64
 void launches_tick(struct launches *l, uint64_t now_ns, bool behind);
 
 /* All ops of process `pid` (0: of all processes) that began before `until_ns` have been passed on,
- * and no more will come: pass on what waits, and forget the process. Afterwards nothing refers to
- * its ops and stacks. */
+ * and no more will come: pass on what waits, but for what was launched since, and forget the
+ * process. Afterwards nothing refers to its ops and stacks. */
 void launches_end(struct launches *l, int32_t pid, uint64_t until_ns);
 
 /* What waits is dropped. */

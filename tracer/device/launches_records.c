@@ -87,6 +87,13 @@ void launches_settle(struct launches *l, struct launch_process *p, uint32_t laun
 	pass_on_all(l, p, launch, as);
 }
 
+void launches_forget(struct launch_process *p, uint32_t launch)
+{
+	struct activity a;
+	while (correlations_take(&p->launches, launch, &a))
+		;
+}
+
 /* Whatever waits of it waits no more. */
 static void give_up(struct launches *l, struct launch_process *p, uint32_t launch)
 {

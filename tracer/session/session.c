@@ -399,6 +399,8 @@ int session_finish(struct session *s, struct err *e)
 		*e = *failed;
 	if (more)
 		err_print(more);
+	if (s->engine->trouble.code)
+		err_print(&s->engine->trouble);
 	failed = trouble(s);
 	return failed ? failed->code : 0;
 }

@@ -16,6 +16,7 @@ with open(sys.argv[1]) as f:
 work = "void at::native::work<float>(float*)"
 wanted = {
     ("outer_kernel", 7, "op", "device::outer", "forward", True, False, 30000, None): 20,
+    ("blas_kernel", 7, "op", "device::outer", "forward", True, False, 60000, None): 10,
     (work, 7, "op", "device::work", "forward", True, False, 20000, None): 20,
     (work, 7, "op", "device::work", "backward", True, False, 20000, None): 10,
     ("lone_kernel", 9, "no op", None, None, True, False, 40000, None): 1,

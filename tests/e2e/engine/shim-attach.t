@@ -238,10 +238,29 @@ pid_or_end() {
 	has_pid || ! kill -0 "$child" 2>/dev/null
 }
 
+# far_c10: as between CUDA's libraries, which are large
+far_c10() {
+	local enter=("${enter[@]}" --memory)
+	rm -f "$T/in"
+	mkfifo "$T/in"
+	exec 9<>"$T/in"
+	start "$PY" engine/far_c10.py <"$T/in" >"$T/lines" 2>/dev/null
+	wait_line "$T/lines" '^far$'
+	ok "libc10 is far from libtorch_cpu" attached one_line "x"
+	unlike "no jump has no memory" "$T/attached" 'no jumps|too little memory|no memory is free'
+	like "blocks are seen" <("$DITRACE" report --group block "$T/data") '  a block  '
+	like "and memory" <("$DITRACE" script --only memory "$T/data") ' 12 B allocated .* by aten::mul'
+	echo end >&9
+	exec 9>&-
+	finish "$child"
+	is "it ends well" "$status" 0
+}
+
 all() {
 	enter=("$DITRACE" attach --engine shim -o "$T/data")
 	the_same
 	debugged
+	far_c10
 	crowd
 	users
 }

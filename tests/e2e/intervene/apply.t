@@ -44,7 +44,7 @@ times() {
 }
 
 captures() {
-	applied --apply 'linear:op_capture:args[1].numel() == 96' --apply 'gelu,torch.Tensor.mul_:op_capture' -- "$W/intervene/device.py" --steps 2
+	applied --apply 'linear:op_capture:args[1].numel() == 96' --apply 'gelu,torch.Tensor.mul_:op_capture' --apply 'kaiming_uniform_:op_capture' -- "$W/intervene/device.py" --steps 2
 	is "calls on a device are captured where the condition holds" "$(count_of capture)" 6
 	is "inputs and outputs of all, gradients of two" "$(find "$T/in" -name '*.pth' -printf '%f\n' | sort | uniq -c | xargs)" "4 grad_inputs.pth 4 grad_outputs.pth 6 input.pth 6 output.pth"
 	like "which is told" "$T/err" '^ditrace: saved op_tools_results/op_capture_results/torch.Tensor.mul_/[0-9]+/[0-9]+/'

@@ -28,11 +28,12 @@ void stand_in_use(void)
 #else
 
 enum { KINDS = 64, CALLS = 500, GET_DEVICE = 17, MEMCPY_ASYNC = 41, LAUNCH = 211, GRAPH = 311 };
+enum { RUNTIME = 5, DRIVER_CALLS = 4, CONTEXT = 304, DRIVER_LAUNCH = 307 };
 
 static void (*request)(uint8_t **, size_t *, size_t *);
 static void (*complete)(void *, uint32_t, uint8_t *, size_t, size_t);
 static uint64_t (*now)(void);
-static bool kind_on[KINDS], call_on[CALLS], initialised;
+static bool kind_on[KINDS], call_on[2][CALLS], initialised;
 static uint8_t *buffer;
 static size_t size, used;
 static uint32_t correlation, dropped;
@@ -92,8 +93,8 @@ static int set(int kind, bool on)
 	if (kind < 0 || kind >= KINDS)
 		return 1;
 	kind_on[kind] = on;
-	if (kind == 5)
-		memset(call_on, on, sizeof(call_on));
+	if (kind == RUNTIME || kind == DRIVER_CALLS)
+		memset(call_on[kind == RUNTIME], on, sizeof(call_on[0]));
 	return 0;
 }
 
@@ -108,13 +109,23 @@ int cuptiActivityDisable(int kind)
 }
 
 /* Once CUDA is initialised, calls can only be taken out. */
-int cuptiActivityEnableRuntimeApi(uint32_t call, uint8_t on)
+static int set_call(bool runtime, uint32_t call, uint8_t on)
 {
 	if (call >= CALLS)
 		abort();
 	if (!on || !initialised)
-		call_on[call] = on;
+		call_on[runtime][call] = on;
 	return 0;
+}
+
+int cuptiActivityEnableRuntimeApi(uint32_t call, uint8_t on)
+{
+	return set_call(true, call, on);
+}
+
+int cuptiActivityEnableDriverApi(uint32_t call, uint8_t on)
+{
+	return set_call(false, call, on);
 }
 
 int cuptiGetCallbackName(int domain, uint32_t call, const char **name)
@@ -154,9 +165,9 @@ int cuptiActivityGetNumDroppedRecords(void *context, uint32_t stream, size_t *n)
 	return 0;
 }
 
-static void call(uint32_t number, uint64_t start, uint64_t end)
+static void call_of(uint32_t kind, uint32_t number, uint64_t start, uint64_t end)
 {
-	uint8_t *r = call_on[number] ? record(5, 48) : NULL;
+	uint8_t *r = call_on[kind == RUNTIME][number] ? record(kind, 48) : NULL;
 	if (!r)
 		return;
 	put(r, 4, number, 4);
@@ -164,6 +175,11 @@ static void call(uint32_t number, uint64_t start, uint64_t end)
 	put(r, 16, end, 8);
 	put(r, 28, (uint32_t)(uintptr_t)__builtin_thread_pointer(), 4);
 	put(r, 32, correlation, 4);
+}
+
+static void call(uint32_t number, uint64_t start, uint64_t end)
+{
+	call_of(RUNTIME, number, start, end);
 }
 
 static void kernel(const char *name, uint64_t start, uint64_t ns, uint32_t stream, bool graph)
@@ -192,6 +208,22 @@ void stand_in_launch(const char *name, uint64_t delay, uint64_t ns, uint32_t str
 	uint64_t end = now();
 	kernel(name, end + delay, ns, stream, false);
 	call(LAUNCH, start, end);
+	pthread_mutex_unlock(&lock);
+}
+
+/* The same through the driver, as cuBLAS does it. */
+void stand_in_launch_driver(const char *name, uint64_t delay, uint64_t ns, uint32_t stream)
+{
+	if (!now)
+		return;
+	pthread_mutex_lock(&lock);
+	uint64_t start = now();
+	correlation++;
+	call_of(DRIVER_CALLS, CONTEXT, start, start);
+	correlation++;
+	uint64_t end = now();
+	kernel(name, end + delay, ns, stream, false);
+	call_of(DRIVER_CALLS, DRIVER_LAUNCH, start, end);
 	pthread_mutex_unlock(&lock);
 }
 
@@ -262,7 +294,7 @@ int stand_in_kinds(void)
 	for (int i = 0; i < KINDS; i++)
 		n += kind_on[i];
 	for (int i = 0; i < CALLS; i++)
-		n += call_on[i];
+		n += call_on[0][i] + call_on[1][i];
 	return n;
 }
 

@@ -53,7 +53,7 @@ enum jump_state {
 	JUMP_FOREIGN, /* the bytes there are neither the file's nor a jump of ours */
 	JUMP_BUSY,    /* a thread would come back into the middle of it from a signal handler */
 	JUMP_SPLIT,   /* the jump would lie in two pages, which no write changes at once */
-	JUMP_NO_ROOM, /* the pool is full */
+	JUMP_NO_ROOM, /* the pool is full, or too far away */
 };
 
 /* Whether a stub in some part of the pool can be that of the site. */

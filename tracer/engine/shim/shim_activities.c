@@ -116,6 +116,24 @@ int shim_activities(struct engine *g, engine_activity_fn *fn, void *arg)
 	return n;
 }
 
+/* They were asked for, and begun in no process. */
+static void tell_never(const struct inside *all, struct err *e)
+{
+	const struct inside *asked = NULL;
+	for (const struct inside *i = all; i; i = i->next) {
+		if (!i->share || i->share->activities.wanted != SHIM_DEVICES_ALWAYS)
+			continue;
+		if (i->share->activities.state > SHIM_DEVICE_NEAR)
+			return;
+		asked = i;
+	}
+	if (asked && !e->code)
+		err_set(e, -ENODATA,
+			"times of devices in process %d were not recorded: it used none, ran too "
+			"few ops, or has a profiler of its own",
+			asked->pid);
+}
+
 void shim_activities_flush(struct engine_shim *m, uint16_t proc)
 {
 	enum { LIMIT_MS = 500, STEP_MS = 2 };
@@ -129,6 +147,8 @@ void shim_activities_flush(struct engine_shim *m, uint16_t proc)
 		for (int ms = 0; ms < LIMIT_MS && s->flushed != s->flush; ms += STEP_MS)
 			nanosleep(&(const struct timespec){.tv_nsec = STEP_MS * 1000000L}, NULL);
 	}
+	if (proc == ENGINE_ALL_PROCS)
+		tell_never(m->all, &m->engine.trouble);
 }
 
 void shim_activities_trouble(struct inside *i, struct err *e)

@@ -143,22 +143,30 @@ static void list_nodes(const struct engine_shim *m, struct inside *i)
 	s->engine_to = s->engine_from + i->file.engine_main_size;
 }
 
-/* What has become of the sites: what has not all of its jumps records nothing. */
+/* What has not all of its jumps records nothing. */
+static void note_ops(const struct engine_shim *m, struct inside *i,
+		     const struct probe_site *const *of, uint32_t n)
+{
+	uint8_t *jumped = i->share->jumped;
+	for (uint32_t k = 0; k < n; k++)
+		if (of[k]->kind == SITE_ENTRY)
+			jumped[of[k]->op] = 1;
+	for (uint32_t k = 0; k < n; k++)
+		if (jumps_state(m->jumps, k) != JUMP_WRITTEN &&
+		    (of[k]->kind == SITE_ENTRY || of[k]->kind == SITE_EXIT))
+			jumped[of[k]->op] = 0;
+}
+
+/* What has become of the sites. */
 static void note_written(const struct engine_shim *m, struct inside *i,
 			 const struct probe_site *const *of, uint32_t n)
 {
 	struct shim_share *s = i->share;
 	bool dispatch = false;
+	note_ops(m, i, of, n);
 	for (uint32_t k = 0; k < n; k++)
-		if (of[k]->kind == SITE_ENTRY)
-			s->jumped[of[k]->op] = 1;
-	for (uint32_t k = 0; k < n; k++) {
-		bool written = jumps_state(m->jumps, k) == JUMP_WRITTEN;
-		if (!written && (of[k]->kind == SITE_ENTRY || of[k]->kind == SITE_EXIT))
-			s->jumped[of[k]->op] = 0;
-		dispatch |=
-		    written && of[k]->kind == SITE_DISPATCH && of[k]->op == SHIM_STEP_DISPATCH;
-	}
+		dispatch |= jumps_state(m->jumps, k) == JUMP_WRITTEN &&
+			    of[k]->kind == SITE_DISPATCH && of[k]->op == SHIM_STEP_DISPATCH;
 	for (uint32_t k = 0; k < n; k++)
 		if (of[k]->kind == SITE_DISPATCH && of[k]->op == SHIM_STEP_PROFILER &&
 		    jumps_state(m->jumps, k) == JUMP_WRITTEN)
@@ -210,23 +218,52 @@ static void write_memory(struct engine_shim *m, struct inside *i)
 	say_foreign(m, i->pid, done.foreign);
 }
 
-static int write_jumps(struct engine_shim *m, struct inside *i, struct jump_site *sites,
-		       const struct probe_site **of, struct err *e)
+/* The sites to be written, and of what they are. */
+struct chosen {
+	struct jump_site *site;
+	const struct probe_site **of;
+	uint32_t n;
+};
+
+static void choose(const struct engine_shim *m, const struct inside *i, const struct probe_file *f,
+		   struct chosen *c)
 {
-	struct jumps_done done;
-	const struct probe_file *const files[] = {&i->file, &i->beside};
-	uint32_t n = 0;
-	for (int f = 0; f < 2; f++)
-		for (size_t k = 0; files[f]->elf && k < files[f]->nsites; k++)
-			if (make_site(m, i, files[f], &files[f]->sites[k], &sites[n]))
-				of[n++] = &files[f]->sites[k];
-	int r = n ? jumps_add(m->jumps, i->pid, &i->jumps.pool, sites, n, &done, e) : 0;
-	if (!r && n) {
-		note_written(m, i, of, n);
-		say_foreign(m, i->pid, done.foreign);
-		say_no_room(m, i->pid, done.no_room, n);
+	for (size_t k = 0; f->elf && k < f->nsites; k++)
+		if (make_site(m, i, f, &f->sites[k], &c->site[c->n]))
+			c->of[c->n++] = &f->sites[k];
+}
+
+/* Those of libc10 have a pool of their own where that of libtorch_cpu is too far. Returns for how
+ * many there is no room. */
+static uint32_t write_beside(struct engine_shim *m, struct inside *i, const struct chosen *c)
+{
+	struct jumps_done done = {0};
+	const struct jump_pool *pool = c->n ? reaching(i, c->site, c->n) : NULL;
+	if (!pool || jumps_add(m->jumps, i->pid, pool, c->site, c->n, &done, NULL))
+		return c->n;
+	note_ops(m, i, c->of, c->n);
+	say_foreign(m, i->pid, done.foreign);
+	return done.no_room;
+}
+
+static int write_jumps(struct engine_shim *m, struct inside *i, struct chosen *c, struct err *e)
+{
+	struct jumps_done done = {0};
+	choose(m, i, &i->file, c);
+	struct chosen beside = {c->site + c->n, c->of + c->n, 0};
+	choose(m, i, &i->beside, &beside);
+	const uint32_t all = c->n + beside.n;
+	if (reaches_all(&i->jumps.pool, beside.site, beside.n)) {
+		c->n = all;
+		beside.n = 0;
 	}
-	return r;
+	int r = c->n ? jumps_add(m->jumps, i->pid, &i->jumps.pool, c->site, c->n, &done, e) : 0;
+	if (r || !c->n)
+		return r;
+	note_written(m, i, c->of, c->n);
+	say_foreign(m, i->pid, done.foreign);
+	say_no_room(m, i->pid, done.no_room + write_beside(m, i, &beside), all);
+	return 0;
 }
 
 static int no_memory(struct err *e, const struct jumps *helper)
@@ -244,14 +281,14 @@ int shim_jumps_write(struct engine_shim *m, struct inside *i, struct err *e)
 		return 0;
 	if (!m->jumps || !i->jumps.pool.n)
 		return no_memory(e, m->jumps);
-	struct jump_site *sites = malloc(most * sizeof(*sites));
-	const struct probe_site **of = malloc(most * sizeof(const struct probe_site *));
+	struct chosen c = {malloc(most * sizeof(*c.site)),
+			   malloc(most * sizeof(const struct probe_site *)), 0};
 	/* First, as there may be room for few. */
 	if (i->file.memory)
 		write_memory(m, i);
-	int r = sites && of ? write_jumps(m, i, sites, of, e) : err_set(e, -ENOMEM, "no memory");
-	free(of);
-	free(sites);
+	int r = c.site && c.of ? write_jumps(m, i, &c, e) : err_set(e, -ENOMEM, "no memory");
+	free(c.of);
+	free(c.site);
 	return r;
 }
 

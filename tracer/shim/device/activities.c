@@ -2,6 +2,7 @@
  * ends, and the ring. */
 #include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tracer/engine/engine.h"
 #include "tracer/shim/device/internal.h"
@@ -81,14 +82,26 @@ static void say(enum shim_device_state state)
 		s->activities.state = state;
 }
 
+/* Whether enough ops have passed to show that a profiler of the program's own observes them: it
+ * does so in the thread that began it, most likely the main one. */
+static bool have_shown(const struct shim_share *s)
+{
+	enum { LOOKS = 5, OPS = 64 };
+	bool any = false;
+	for (unsigned i = 0; i < shim_nthreads(s); i++) {
+		const struct shim_thread *t = &s->thread[i];
+		if (t->tid == getpid() && t->hits >= OPS)
+			return true;
+		any |= t->hits > 0;
+	}
+	return any && ++looks > LOOKS;
+}
+
 /* The program may have a profiler of its own that uses the vendor's library already: of what is
- * traced from its start none can have begun; else wait until ops have shown it. */
+ * traced from its start none can have begun. */
 static bool may_start(const struct shim_share *s, bool early)
 {
-	enum { LOOKS = 5 };
-	if (jumps_see_others())
-		return false;
-	return early || (s->thread[0].hits && ++looks > LOOKS);
+	return !jumps_see_others() && (early || have_shown(s));
 }
 
 static void start(struct shim_share *s)

@@ -205,7 +205,8 @@ static void take_record(const uint8_t *r)
 			take_call(r);
 		break;
 	case KIND_DRIVER:
-		take_call(r);
+		if (IS_ONE_OF(driver_calls, word(r, 4)))
+			take_call(r);
 		break;
 	default:
 		break;
@@ -335,14 +336,21 @@ static const int kinds[] = {KIND_CONCURRENT_KERNEL, KIND_MEMCPY, KIND_MEMSET, KI
 
 enum { NKINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
-/* Calls one by one need not be recorded only if that is said before CUDA is initialised
- * (CUPTI 13.0: later there are none), and all calls of the driver would be several for each of the
- * runtime. So those of a process in which CUDA is in use are recorded as torch.profiler does it. */
+static const int call_kinds[] = {KIND_RUNTIME, KIND_DRIVER};
+
+enum { NCALL_KINDS = sizeof(call_kinds) / sizeof(call_kinds[0]) };
+
+/* Calls can be recorded one by one only if that is said before CUDA is initialised (CUPTI 13.0:
+ * later there are none). So all those of a process in which CUDA is in use are, as torch.profiler
+ * does it. */
 static int start_calls(bool early)
 {
+	int r = 0;
 	by_call = early && cupti.runtime_call;
+	for (int i = 0; i < NCALL_KINDS && !by_call && !r; i++)
+		r = cupti.enable(call_kinds[i]);
 	if (!by_call)
-		return cupti.enable(KIND_RUNTIME);
+		return r;
 	SET_CALLS(DOMAIN_RUNTIME, cupti.runtime_call, runtime_calls, true);
 	SET_CALLS(DOMAIN_DRIVER, cupti.driver_call, driver_calls, true);
 	return 0;
@@ -350,10 +358,10 @@ static int start_calls(bool early)
 
 static void stop_calls(void)
 {
-	if (!by_call) {
-		cupti.disable(KIND_RUNTIME);
+	for (int i = 0; i < NCALL_KINDS && !by_call; i++)
+		cupti.disable(call_kinds[i]);
+	if (!by_call)
 		return;
-	}
 	SET_CALLS(DOMAIN_RUNTIME, cupti.runtime_call, runtime_calls, false);
 	SET_CALLS(DOMAIN_DRIVER, cupti.driver_call, driver_calls, false);
 }
