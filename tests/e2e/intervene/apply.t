@@ -44,12 +44,16 @@ times() {
 }
 
 captures() {
-	applied --apply 'linear:op_capture:args[1].numel() == 96' --apply 'gelu,torch.Tensor.mul_:op_capture' --apply 'kaiming_uniform_:op_capture' -- "$W/intervene/device.py" --steps 2
+	applied --apply 'linear:op_capture:args[1].numel() == 96' --apply 'gelu,torch.Tensor.mul_:op_capture' -- "$W/intervene/device.py" --steps 2
 	is "calls on a device are captured where the condition holds" "$(count_of capture)" 6
 	is "inputs and outputs of all, gradients of two" "$(find "$T/in" -name '*.pth' -printf '%f\n' | sort | uniq -c | xargs)" "4 grad_inputs.pth 4 grad_outputs.pth 6 input.pth 6 output.pth"
 	like "which is told" "$T/err" '^ditrace: saved op_tools_results/op_capture_results/torch.Tensor.mul_/[0-9]+/[0-9]+/'
 	"$DITRACE" replay --of captured --python "$PY" "$T/in/op_tools_results" >"$T/replay" 2>&1
 	like "replay finds them right, what was changed in place, too" "$T/replay" '^6 op calls; 10 tensors right'
+	applied --apply 'torch.nn.init.kaiming_uniform_,torch.nn.init.constant_:op_capture' -- "$W/intervene/initialised.py"
+	"$DITRACE" replay --python "$PY" "$T/in/op_tools_results" >"$T/replay" 2>&1
+	like "functions of torch.nn.init are run again" "$T/replay" '^2 op calls, 1 not compared; 1 tensors right'
+	like "but for those that draw numbers" "$T/replay" '^  not compared: 1: a random op'
 }
 
 several() {
