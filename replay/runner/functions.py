@@ -177,7 +177,8 @@ class Functions:
     @staticmethod
     def is_functional(space, last, f):
         """Functions that cannot be overridden, such as hardswish and, before 2.11, kaiming_uniform_."""
-        return space in ("torch.nn.functional", "torch.nn.init") and isinstance(f, types.FunctionType) and f.__module__ == space and last[0] != "_"
+        plain = isinstance(f, types.FunctionType) and f.__module__ == space and last[0] != "_"
+        return plain and space in ("torch.nn.functional", "torch.nn.init")
 
     @staticmethod
     def is_method(space, last, f):
