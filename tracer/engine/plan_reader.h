@@ -188,6 +188,7 @@ struct shadow_stack {
 	bool gap;
 	struct sums *sums; /* NULL: none is summed up */
 	struct sums_writer *sums_writer;
+	struct sums_code *code; /* NULL: none will be */
 	struct py_thread py;
 	struct open_op open[OPEN_MAX];
 };

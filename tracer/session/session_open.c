@@ -163,12 +163,12 @@ static struct call_count count_of(const struct op_event *ev, void *arg)
 }
 
 /* Open an engine that stops threads. */
-static int open_stopping(struct session *s, struct err *e)
+static int open_stopping(struct session *s, const struct engine_wanted *w, struct err *e)
 {
 	struct pick pick;
 	struct err why = {0};
 	if (is_pickable(s, &pick)) {
-		int r = engine_both_open(PLANS_MAX, session_is_complete, &pick, &s->engine, &why);
+		int r = engine_both_open(w, &pick, &s->engine, &why);
 		if (!r) {
 			OBSERVERS_CALL(s, picked, count_of, s);
 			if (s->o->engine == ENGINE_AUTO)
@@ -182,7 +182,7 @@ static int open_stopping(struct session *s, struct err *e)
 			return r;
 		}
 	}
-	int r = engine_ptrace_open(PLANS_MAX, session_is_complete, &s->engine, e);
+	int r = engine_ptrace_open(w, &s->engine, e);
 	if (!r && s->o->engine == ENGINE_AUTO)
 		err_set(&s->engine_note, -ENOTSUP,
 			"the engine is ptrace, since %s needs threads that stand still", s->stops);
@@ -218,7 +218,7 @@ static int open_engine(struct session *s, struct err *e)
 	    .buffer = s->o->buffer,
 	};
 	int r = s->stops && !shim_would_do(s)
-		    ? open_stopping(s, e)
+		    ? open_stopping(s, &wanted, e)
 		    : engine_open(&wanted, &s->engine, &s->engine_note, e);
 	if (!r && s->o->capture.dir && s->o->capture.collectives && !s->engine->observes)
 		r = not_seen_here(s, "--capture", "collectives", e);

@@ -141,13 +141,14 @@ static bool claim(struct recorder_thread *t, struct shim_share *s)
 		t->epoch = shim_epoch();
 		chunks_begin(&s->thread[i].records, &t->ring, s->chunks);
 		chunks_begin(&s->thread[i].memory, &t->memory, SHIM_MEMORY_CHUNKS);
-		sums_begin(&s->sums[i], &t->sums);
+		sums_begin(&s->sums[i], &t->sums, &s->code);
 		t->conf_seq = NO_CONF;
 		memset(&t->ops, 0, sizeof(t->ops));
 		t->turn = (struct turn_state){0};
 		t->ops.tid = (uint32_t)tid;
 		t->ops.sums = &s->sums[i];
 		t->ops.sums_writer = &t->sums;
+		t->ops.code = &s->code;
 		t->out.sums = s->may_sum;
 		return true;
 	}

@@ -336,7 +336,7 @@ static void test_sums(void **state)
 	assert_true(s->may_sum);
 	s->thread[2].tid = 1;
 	s->nthreads = 3;
-	sums_begin(&s->sums[2], &w);
+	sums_begin(&s->sums[2], &w, &s->code);
 	for (unsigned i = 0; i < 5; i++)
 		sums_leave(&s->sums[2], &w, sums_enter(&s->sums[2], &w, &h), 10, 20, 0, false);
 	seen.engine->consume(seen.engine, on_sum, &hits);
