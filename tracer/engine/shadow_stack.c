@@ -369,6 +369,7 @@ bool shadow_stack_code_freed(struct shadow_stack *t, const struct op_hit *h)
 	if (!pyframes_may_have_named(h->regs[ARCH_ARG0]))
 		return false;
 	send_code(t, h, h->regs[ARCH_ARG0], HIT_CODE_FREED, t->code ? sums_code_freed(t->code) : 0);
+	pyframes_unsent(h->regs[ARCH_ARG0]);
 	return true;
 }
 

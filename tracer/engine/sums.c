@@ -165,11 +165,11 @@ static bool may_name_code(const struct sums_writer *w)
 	return w->freed == w->code->freed && sums_code_is_known(w->code);
 }
 
-struct sum_row *sums_enter(struct sums *s, struct sums_writer *w, struct hit *h)
+struct sum_row *sums_enter(struct sums *s, struct sums_writer *w, struct hit *h, bool may_name)
 {
 	renew(s, w);
 	struct sum_row *row = NULL;
-	if (may_name_code(w)) {
+	if (may_name && may_name_code(w)) {
 		row = sum_row_find(s, w, h, SUMS_FULL, SUMS_BYTES - SUMS_SPARED);
 		if (!row)
 			drop_locals(h);

@@ -61,8 +61,9 @@ struct sums_writer {
 void sums_begin(struct sums *s, struct sums_writer *w, const struct sums_code *code);
 
 /* A call begins whose entry, with the items that tell its op and its stack, is `h`, which is
- * changed. Its row; NULL: there is no room. */
-struct sum_row *sums_enter(struct sums *s, struct sums_writer *w, struct hit *h);
+ * changed. `may_name`: the reader knows the code objects of the stack. Its row; NULL: there is no
+ * room. */
+struct sum_row *sums_enter(struct sums *s, struct sums_writer *w, struct hit *h, bool may_name);
 
 /* It ends at `ts` (ns), having begun at `since`, of which `inner_ns` in ops that it called. General
  * registers alone. */

@@ -162,6 +162,11 @@ static struct call_count count_of(const struct op_event *ev, void *arg)
 	return (struct call_count){CALL_NOT_COUNTED, 0};
 }
 
+const char *session_needs_each(const struct session *s)
+{
+	return s->stops ? s->stops : s->when ? "--when" : s->o->count ? "--count" : NULL;
+}
+
 /* Open an engine that stops threads. */
 static int open_stopping(struct session *s, const struct engine_wanted *w, struct err *e)
 {
@@ -211,7 +216,7 @@ static int open_engine(struct session *s, struct err *e)
 	    .user = s->o->user,
 	    .stops = s->stops,
 	    .not_shim = not_shim(s->o),
-	    .may_sum = !s->stops && !s->when && !s->o->count,
+	    .may_sum = !session_needs_each(s),
 	    .waits = s->o->no_loss,
 	    .no_devices = s->o->no_devices,
 	    .devices = s->o->devices,

@@ -64,13 +64,13 @@ for r in json.load(sys.stdin)["rows"]:
 print(*(f"{op}={n}" for op, n in calls.items()))' "$@"
 }
 
-# ditrace is stopped while threads make more calls than a small ring has room for
+# stopped_when_full OPTION...: ditrace is stopped while threads make more calls than a small ring has room for
 stopped_when_full() {
 	local rounds=2000
 	[ "$ENGINE" != ptrace ] || rounds=400 # each stop takes long
 	rm -f "$T/word" "$T/data"
 	begin '^ready' run/full.py "$T/word" "$rounds"
-	start_as tracer "$DITRACE" attach --engine "$ENGINE" --buffer 512k "$target" -o "$T/data" >"$T/table" 2>"$T/err"
+	start_as tracer "$DITRACE" attach --engine "$ENGINE" --buffer 512k "$@" "$target" -o "$T/data" >"$T/table" 2>"$T/err"
 	ok "a program with threads is traced" before_long has_relu
 	kill -STOP "$tracer"
 	touch "$T/word"
@@ -91,8 +91,23 @@ full() {
 	"$DITRACE" report --percent-limit 0 "$T/data" >"$T/table" 2>/dev/null
 	like "of which no stack was kept say so" "$T/table" 'aten::neg .*\(stack left out\)'
 	unlike "and not that they had none" "$T/table" 'no Python frame'
+	unlike "nor is any shown at a line that did not call it" "$T/table" 'aten::floor .*(full\.py|<module>)'
 	verify trace/totals "$T/data" >"$T/totals" 2>&1
 	is "all that counts agrees" "$?" 0
+}
+
+# With an option that needs each call nothing is summed up.
+lossy() {
+	local tracer
+	stopped_when_full --when 'self.dim() > 0'
+	ok "it runs on while ditrace cannot sum up" wait_line "$T/out" '^done'
+	kill -CONT "$tracer"
+	the_end
+	finish "$tracer"
+	is "it ends well" "$status" 0
+	like "what found no room is counted as lost" "$T/err" ', [1-9][0-9,]* lost'
+	like "and the option that is why is named" "$T/err" '--when needs each call'
+	unlike "none has less detail" "$T/err" 'counts and times with less detail'
 }
 
 # ditrace is killed while calls are summed up.
@@ -124,6 +139,7 @@ all() {
 	waits
 	each_engine full
 	by_turns killed_when_full ptrace shim
+	by_turns lossy bpf ptrace shim
 }
 each_torch forking all
 done_testing

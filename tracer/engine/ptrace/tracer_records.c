@@ -37,9 +37,11 @@ static bool take_sums(struct tracer *t, struct tracee *x, uint16_t proc)
 /* A call begins. Its row; NULL: there is no room. */
 static struct sum_row *sum_up(struct tracer *t, struct tracee *x, struct hit *h)
 {
+	const bool may_name = !x->ops->py.nmet || share_fill(t->share) < LAST;
 	if (!x->sums && !take_sums(t, x, h->proc))
 		return NULL;
-	return x->sums->proc == h->proc ? sums_enter(x->ops->sums, x->ops->sums_writer, h) : NULL;
+	return x->sums->proc == h->proc ? sums_enter(x->ops->sums, x->ops->sums_writer, h, may_name)
+					: NULL;
 }
 
 static int put_without_place(struct tracer *t, struct hit *h)
@@ -61,10 +63,12 @@ static int sink(void *arg, const struct hit *h)
 	struct tracer *t = arg;
 	struct share *s = t->share;
 	int r = 0;
+	if (t->out.sums && h->kind == HIT_CODE_MET && share_fill(s) >= LAST) {
+		pyframes_unsent(h->sp);
+		return -1;
+	}
 	if (t->out.placed)
 		ring_done(&s->records, s->ring, s->ring_bytes, h);
-	else if (t->out.sums && h->kind == HIT_CODE_MET && share_fill(s) >= LAST)
-		return -1; /* it can be read from the process, for as long as that is there */
 	else
 		r = t->out.sums ? put_without_place(t, (struct hit *)t->out.own) : share_put(s, h);
 	if (r)

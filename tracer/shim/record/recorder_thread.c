@@ -76,12 +76,14 @@ static int send_small(struct recorder_thread *t, const struct hit *h)
 static int thread_overflow(struct recorder_thread *t, struct hit *h)
 {
 	int r = -1;
-	if (h->kind == HIT_CODE_MET)
-		return r; /* it can be read from the process, for as long as that is there */
+	if (h->kind == HIT_CODE_MET) {
+		pyframes_unsent(h->sp);
+		return r;
+	}
 	if (h->flags & HIT_MORE && t->out.lean)
 		return r; /* the last record of the hit says so */
 	if (t->out.lean && h->kind == HIT_ENTRY && !(h->flags & HIT_CONT))
-		r = (t->out.row = sums_enter(t->ops.sums, &t->sums, h)) ? 0 : -1;
+		r = (t->out.row = sums_enter(t->ops.sums, &t->sums, h, !t->ops.py.nmet)) ? 0 : -1;
 	else if (t->out.lean)
 		r = send_small(t, h);
 	if (r)

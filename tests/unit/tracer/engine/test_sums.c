@@ -56,7 +56,7 @@ static struct hit *entry(uint32_t op, uint64_t word, uint64_t line, uint64_t sel
 
 static void call(struct hit *h, uint64_t ns, bool thrown)
 {
-	struct sum_row *row = sums_enter(sums, &writer, h);
+	struct sum_row *row = sums_enter(sums, &writer, h, true);
 	assert_non_null(row);
 	sums_leave(sums, &writer, row, 1000, 1000 + ns, ns / 2, thrown);
 }
@@ -144,7 +144,7 @@ static void room_comes_back(void **state)
 	(void)state;
 	for (unsigned i = 0; i < 2000; i++)
 		call(entry(1, 1, i, 1), 3, false);
-	struct sum_row *open = sums_enter(sums, &writer, entry(2, 1, 1, 1));
+	struct sum_row *open = sums_enter(sums, &writer, entry(2, 1, 1, 1), true);
 	read_all();
 	call(entry(3, 1, 1, 1), 3, false);
 	assert_int_not_equal(writer.nrows, 1);
@@ -216,7 +216,7 @@ static void another_writer_begins_anew(void **state)
 	memset(&writer, 0, sizeof(writer));
 	memset(&reader, 0, sizeof(reader));
 	sums_begin(sums, &writer, &code);
-	struct sum_row *open = sums_enter(sums, &writer, entry(7, 1, 1, 1));
+	struct sum_row *open = sums_enter(sums, &writer, entry(7, 1, 1, 1), true);
 	read_all();
 	sums_leave(sums, &writer, open, 0, 10, 0, false);
 	read_all();
