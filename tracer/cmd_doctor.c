@@ -141,7 +141,7 @@ static bool check_engine(struct checks *c)
 {
 	struct engine *g;
 	struct err e = {0};
-	if (engine_bpf_open(1, false, &g, &e)) {
+	if (engine_bpf_open(&(struct engine_wanted){.nplans = 1}, &g, &e)) {
 		c->of_bpf = true;
 		checks_add(c, CHECK_FAIL, e.what, e.hint);
 		c->of_bpf = false;

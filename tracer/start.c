@@ -143,18 +143,19 @@ static int check_depth(uint64_t depth, struct err *e)
 	return err_hint(e, "--depth 1 records the outermost ops, those that Python called");
 }
 
-/* The other engines have neither, and that takes no part where registers are needed, or nodes. */
-static int check_buffers(const struct session_opts *o, struct err *e)
+/* The other engines let no thread wait, and that takes no part where registers are needed, or
+ * nodes.
+ */
+static int check_no_loss(const struct session_opts *o, struct err *e)
 {
-	const char *option = o->no_loss ? "--no-loss" : "--buffer";
 	const char *stops = o->measure.first_nan ? "--first-nan"
 			    : o->capture.dir	 ? "--capture"
 						 : NULL;
-	if ((!o->no_loss && !o->buffer) || o->engine == ENGINE_SHIM)
+	if (!o->no_loss || o->engine == ENGINE_SHIM)
 		return 0;
 	if (o->engine == ENGINE_AUTO && !stops)
 		return 0;
-	err_set(e, -EINVAL, "%s needs the engine shim, and %s%s takes another", option,
+	err_set(e, -EINVAL, "--no-loss needs the engine shim, and %s%s takes another",
 		stops ? stops : "--engine ", stops ? "" : engine_names[o->engine]);
 	return err_hint(e,
 			stops ? "add --engine shim" : "leave --engine out, or take --engine shim");
@@ -237,7 +238,7 @@ int check_options(const struct session_opts *o, const struct intervene_opts *cha
 	    {change->level, changes, "--level", "--fallback, --cast, --compare or --overflow"},
 	};
 	int r = trace_options_check(o, e);
-	r = r ? r : check_buffers(o, e);
+	r = r ? r : check_no_loss(o, e);
 	r = r ? r : check_turns(o, e);
 	return r ? r : check_partners(partners, sizeof(partners) / sizeof(partners[0]), e);
 }

@@ -198,6 +198,7 @@ struct report_opts {
 	const struct trace_clock *const *clocks; /* of hosts but the first */
 	size_t nclocks;
 	const char *chosen; /* the options that left ops out of the recording; NULL: none */
+	const char *each;   /* the option for which no calls were summed up; NULL: none */
 	const char *engine; /* why the engine is not the first choice; NULL: it is, or not known */
 };
 

@@ -231,6 +231,12 @@ static void print_incomplete(FILE *f, const struct aggregate_totals *t,
 	if (t->memory_unknown)
 		fprintf(f, "\nditrace: freed, but allocated before: %s of a size that is not known",
 			text_counted(n, sizeof(n), t->memory_unknown, "block"));
+	if (t->lost && opts->each)
+		fprintf(
+		    f,
+		    "\nditrace: %s needs each call, so that none is summed up: without room for "
+		    "its record (--buffer) it is lost",
+		    opts->each);
 	print_ops(f, t->summed,
 		  "in the counts and times with less detail: ditrace had no time for more");
 	print_ops(f, opts->left_out,

@@ -3,6 +3,13 @@
 #include <errno.h>
 #include <stddef.h>
 
+uint64_t engine_ring_bytes(uint64_t wanted, uint64_t usual)
+{
+	enum { LEAST = 512 << 10, MOST = 64 << 20 };
+	const uint64_t bytes = wanted ? wanted : usual;
+	return bytes < LEAST ? LEAST : bytes > MOST ? MOST : bytes;
+}
+
 const char *const engine_names[] = {"auto", "bpf", "ptrace", "shim", NULL};
 
 /* Where the shim cannot be: `why`. One that has to observe all ops, as no jumps can be written, is
@@ -13,7 +20,7 @@ static int open_other(const struct engine_wanted *w, const struct err *why, stru
 	struct err no_bpf = {0}, no_shim = *why;
 	if (w->stops) {
 		err_set(&no_bpf, -ENOTSUP, "bpf stops no threads");
-	} else if (!engine_bpf_open(w->nplans, w->may_sum, out, &no_bpf)) {
+	} else if (!engine_bpf_open(w, out, &no_bpf)) {
 		err_set(note, why->code, "engine bpf: %s", why->what);
 		return 0;
 	}
@@ -22,7 +29,7 @@ static int open_other(const struct engine_wanted *w, const struct err *why, stru
 			no_bpf.what);
 		return 0;
 	}
-	int r = engine_ptrace_open(w->nplans, w->interesting, out, e);
+	int r = engine_ptrace_open(w, out, e);
 	if (!r)
 		err_set(note, why->code, "engine ptrace: %s; %s", no_shim.what, no_bpf.what);
 	return r;
@@ -39,7 +46,7 @@ static int open_auto(const struct engine_wanted *w, struct engine **out, struct 
 		     struct err *e)
 {
 	struct err no_bpf = {0}, no_shim = {0};
-	if (w->not_shim && !engine_bpf_open(w->nplans, w->may_sum, out, &no_bpf)) {
+	if (w->not_shim && !engine_bpf_open(w, out, &no_bpf)) {
 		err_set(note, -ENOTSUP, "engine bpf: %s", w->not_shim);
 		return 0;
 	}
@@ -57,9 +64,9 @@ static int open_auto(const struct engine_wanted *w, struct engine **out, struct 
 int engine_open(const struct engine_wanted *w, struct engine **out, struct err *note, struct err *e)
 {
 	if (w->choice == ENGINE_PTRACE)
-		return engine_ptrace_open(w->nplans, w->interesting, out, e);
+		return engine_ptrace_open(w, out, e);
 	if (w->choice == ENGINE_BPF)
-		return engine_bpf_open(w->nplans, w->may_sum, out, e);
-	return w->choice == ENGINE_SHIM || w->waits || w->buffer ? engine_shim_open(w, out, e)
-								 : open_auto(w, out, note, e);
+		return engine_bpf_open(w, out, e);
+	return w->choice == ENGINE_SHIM || w->waits ? engine_shim_open(w, out, e)
+						    : open_auto(w, out, note, e);
 }

@@ -188,24 +188,6 @@ struct engine {
 	void (*close)(struct engine *g);
 };
 
-/* The engine bpf: uprobe_multi links (Linux 6.6, include/uapi/linux/bpf.h BPF_TRACE_UPROBE_MULTI).
- * `nplans` is the most plan entries that will be set; `may_sum` as in struct engine_wanted. Needs
- * CAP_BPF and CAP_PERFMON, or CAP_SYS_ADMIN. Returns 0 and *out, or -errno with *e naming what is
- * missing. */
-int engine_bpf_open(uint32_t nplans, bool may_sum, struct engine **out, struct err *e);
-
-/* The engine ptrace: breakpoints, handled by a tracing process of its own, which restores
- * everything however ditrace ends. `interesting`: see interesting_fn. Needs only the right to
- * ptrace the processes. Returns 0 and *out, or -errno with *e. */
-int engine_ptrace_open(uint32_t nplans, interesting_fn *interesting, struct engine **out,
-		       struct err *e);
-
-/* The engine bpf, which also stops threads: for plans with PLAN_STOP and PLAN_PICK at the calls
- * selected by `pick`, for plans with PLAN_STOP alone at every call. Follows processes itself. Needs
- * what both engines need. Returns 0 and *out, or -errno with *e. */
-int engine_both_open(uint32_t nplans, interesting_fn *interesting, const struct pick *pick,
-		     struct engine **out, struct err *e);
-
 enum engine_choice { ENGINE_AUTO, ENGINE_BPF, ENGINE_PTRACE, ENGINE_SHIM };
 
 struct engine_wanted {
@@ -220,13 +202,32 @@ struct engine_wanted {
 	/* Calls for whose records there is no room may be summed up (HIT_SUM) instead of lost. */
 	bool may_sum;
 	/* For the engine shim, which alone will do for ENGINE_AUTO then: threads wait for room
-	 * (--no-loss); bytes of a thread's ring (--buffer), 0: by what is free. */
+	 * (--no-loss). */
 	bool waits;
-	uint64_t buffer;
+	uint64_t buffer; /* bytes of a ring (--buffer, engine_ring_bytes); 0: the engine's own */
 	/* struct engine.activities is not to be used; or also of processes in which a device is in
 	 * use already. */
 	bool no_devices, devices;
 };
+
+/* Bytes of a ring: what is `wanted`, or 0: the `usual`, within what rings may have. */
+uint64_t engine_ring_bytes(uint64_t wanted, uint64_t usual);
+
+/* The engine bpf: uprobe_multi links (Linux 6.6, include/uapi/linux/bpf.h BPF_TRACE_UPROBE_MULTI).
+ * Needs CAP_BPF and CAP_PERFMON, or CAP_SYS_ADMIN. Returns 0 and *out, or -errno with *e naming
+ * what is missing. */
+int engine_bpf_open(const struct engine_wanted *w, struct engine **out, struct err *e);
+
+/* The engine ptrace: breakpoints, handled by a tracing process of its own, which restores
+ * everything however ditrace ends. Needs only the right to ptrace the processes. Returns 0 and
+ * *out, or -errno with *e. */
+int engine_ptrace_open(const struct engine_wanted *w, struct engine **out, struct err *e);
+
+/* The engine bpf, which also stops threads: for plans with PLAN_STOP and PLAN_PICK at the calls
+ * selected by `pick`, for plans with PLAN_STOP alone at every call. Follows processes itself. Needs
+ * what both engines need. Returns 0 and *out, or -errno with *e. */
+int engine_both_open(const struct engine_wanted *w, const struct pick *pick, struct engine **out,
+		     struct err *e);
 
 /* The engine shim: a library inside the traced processes to which jumps lead (jumps.h), and which
  * records what PyTorch reports to its observers (ATen/record_function.h) of what passes none.

@@ -132,6 +132,10 @@ void pyframes_put(struct py_thread *t, const struct py_walk *w, struct remote *m
 /* Forget which code objects pyframes_put has sent: another reader begins. */
 void pyframes_begin(void);
 
+/* The code object at this address was not sent after all, or is being freed: another may be there.
+ */
+void pyframes_unsent(uint64_t code);
+
 /* Whether pyframes_put has sent the code object at this address, in any process. May give a false
  * positive, never a false negative. */
 bool pyframes_may_have_named(uint64_t code);
@@ -188,6 +192,7 @@ struct shadow_stack {
 	bool gap;
 	struct sums *sums; /* NULL: none is summed up */
 	struct sums_writer *sums_writer;
+	struct sums_code *code; /* NULL: none will be */
 	struct py_thread py;
 	struct open_op open[OPEN_MAX];
 };

@@ -146,9 +146,9 @@ struct py_place pyframes_innermost(struct py_thread *t, const struct py_walk *w,
 	return (struct py_place){0};
 }
 
-/* The code objects that some record has named, by their addresses. Where NEAR places are taken by
- * others, all that would come there count as named. */
-enum { NAMED_BITS = 14, NEAR = 16 };
+/* The code objects that some record has named, by their addresses; UNSENT: but what is there now
+ * was not sent. Where NEAR places are taken by others, all that would come there count as named. */
+enum { NAMED_BITS = 14, NEAR = 16, UNSENT = 1 };
 
 static _Atomic uint64_t named[(1 << NAMED_BITS) + NEAR];
 
@@ -157,20 +157,34 @@ static _Atomic uint64_t *first_place(uint64_t code)
 	return &named[code * 0x9e3779b97f4a7c15 >> (64 - NAMED_BITS)];
 }
 
-/* Whether it was not named before. */
+/* Whether it was not named before, or not sent. */
 static bool name_first(uint64_t code)
 {
 	_Atomic uint64_t *place = first_place(code);
 	for (unsigned i = 0; i < NEAR; i++) {
 		uint64_t there = atomic_load_explicit(&place[i], memory_order_relaxed);
-		if (!there && atomic_compare_exchange_strong_explicit(&place[i], &there, code,
-								      memory_order_relaxed,
-								      memory_order_relaxed))
+		const bool is_free = !there || there == (code | UNSENT);
+		if (is_free && atomic_compare_exchange_strong_explicit(&place[i], &there, code,
+								       memory_order_relaxed,
+								       memory_order_relaxed))
 			return true;
 		if (there == code)
 			return false;
 	}
 	return false;
+}
+
+void pyframes_unsent(uint64_t code)
+{
+	_Atomic uint64_t *place = first_place(code);
+	for (unsigned i = 0; i < NEAR; i++) {
+		uint64_t there = code;
+		if (atomic_compare_exchange_strong_explicit(&place[i], &there, code | UNSENT,
+							    memory_order_relaxed,
+							    memory_order_relaxed) ||
+		    !there)
+			return;
+	}
 }
 
 static void name_code(struct py_thread *t, uint64_t code)
@@ -190,7 +204,7 @@ bool pyframes_may_have_named(uint64_t code)
 	const _Atomic uint64_t *place = first_place(code);
 	for (unsigned i = 0; i < NEAR; i++) {
 		uint64_t there = atomic_load_explicit(&place[i], memory_order_relaxed);
-		if (!there || there == code)
+		if (!there || (there & ~(uint64_t)UNSENT) == code)
 			return there;
 	}
 	return true;

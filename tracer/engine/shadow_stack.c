@@ -245,10 +245,11 @@ static void put_lines(const struct op_hit *h, uint64_t at)
 
 /* A Python code object, and what it points to, as it may not be there any more when the record is
  * read: code that runs once, as by exec(), is freed, and processes end. */
-static void send_code(struct shadow_stack *t, const struct op_hit *h, uint64_t code, uint8_t kind)
+static void send_code(struct shadow_stack *t, const struct op_hit *h, uint64_t code, uint8_t kind,
+		      uint32_t number)
 {
 	const struct py_code_read *c = &h->conf->code;
-	const struct open_op none = {.sp = code};
+	const struct open_op none = {.sp = code, .seq = number};
 	begin_hit(t, h, &none, kind, 0);
 	put_region(h, code, c->size & 0x1ff);
 	put_region(h, remote_word(h->mem, code + c->filename), CODE_STRING);
@@ -263,7 +264,7 @@ static void send_met(struct shadow_stack *t, const struct op_hit *h)
 	const bool stop = h->out->stop, gap = t->gap;
 	h->out->stop = t->gap = false;
 	for (uint32_t i = 0; i < t->py.nmet; i++)
-		send_code(t, h, t->py.met[i], HIT_CODE_MET);
+		send_code(t, h, t->py.met[i], HIT_CODE_MET, 0);
 	h->out->stop = stop;
 	t->gap = gap;
 	t->py.nmet = 0;
@@ -367,7 +368,8 @@ bool shadow_stack_code_freed(struct shadow_stack *t, const struct op_hit *h)
 {
 	if (!pyframes_may_have_named(h->regs[ARCH_ARG0]))
 		return false;
-	send_code(t, h, h->regs[ARCH_ARG0], HIT_CODE_FREED);
+	send_code(t, h, h->regs[ARCH_ARG0], HIT_CODE_FREED, t->code ? sums_code_freed(t->code) : 0);
+	pyframes_unsent(h->regs[ARCH_ARG0]);
 	return true;
 }
 

@@ -8,17 +8,22 @@
 enum { HALF = SUMS_ROWS / 2, FRAME_WORDS = STACK_FRAME_SIZE / 8 };
 static const uint64_t multiplier = 0x9e3779b97f4a7c15;
 
-/* Of this process. */
-static _Atomic uint32_t freed;
-
-void sums_code_freed(void)
+uint32_t sums_code_freed(struct sums_code *code)
 {
-	atomic_fetch_add_explicit(&freed, 1, memory_order_relaxed);
+	return atomic_fetch_add_explicit(&code->freed, 1, memory_order_relaxed) + 1;
 }
 
-void sums_begin(struct sums *s, struct sums_writer *w)
+void sums_code_known(struct sums_code *code, uint32_t number)
+{
+	if ((int32_t)(number - code->known) > 0)
+		atomic_store_explicit(&code->known, number, memory_order_release);
+}
+
+void sums_begin(struct sums *s, struct sums_writer *w, const struct sums_code *code)
 {
 	atomic_store_explicit(&s->nrows, 0, memory_order_release);
+	w->code = code;
+	w->freed = atomic_load_explicit(&code->freed, memory_order_relaxed);
 	w->round++;
 	w->nrows = w->bytes = w->open = 0;
 	for (unsigned i = 0; i < SUMS_PLACES; i++)
@@ -146,26 +151,29 @@ static struct sum_row *sum_row_find(struct sums *s, struct sums_writer *w, const
  * have taken it. */
 static void renew(struct sums *s, struct sums_writer *w)
 {
-	uint32_t now = atomic_load_explicit(&freed, memory_order_relaxed);
-	bool is_stale = w->stale != now;
-	if (w->open || (!is_stale && w->nrows < HALF))
+	const bool may_name = sums_code_is_known(w->code) && w->freed != w->code->freed;
+	if (w->open || (!may_name && w->nrows < HALF))
 		return;
-	if (atomic_load_explicit(&s->read, memory_order_acquire) != s->written)
-		return;
-	sums_begin(s, w);
-	w->stale = now;
+	if (atomic_load_explicit(&s->read, memory_order_acquire) == s->written)
+		sums_begin(s, w, w->code);
 }
 
-struct sum_row *sums_enter(struct sums *s, struct sums_writer *w, struct hit *h)
+/* Whether the stack of a call may be kept: it may not be what it was when the row with these
+ * addresses was made. */
+static bool may_name_code(const struct sums_writer *w)
+{
+	return w->freed == w->code->freed && sums_code_is_known(w->code);
+}
+
+struct sum_row *sums_enter(struct sums *s, struct sums_writer *w, struct hit *h, bool may_name)
 {
 	renew(s, w);
 	struct sum_row *row = NULL;
-	/* The stack may not be what it was when the row with these addresses was made. */
-	if (w->stale == atomic_load_explicit(&freed, memory_order_relaxed)) {
-		row = sum_row_find(s, w, h, SUMS_FULL, SUMS_BYTES - SUMS_BARE);
+	if (may_name && may_name_code(w)) {
+		row = sum_row_find(s, w, h, SUMS_FULL, SUMS_BYTES - SUMS_SPARED);
 		if (!row)
 			drop_locals(h);
-		row = row ? row : sum_row_find(s, w, h, SUMS_PLAIN, SUMS_BYTES - SUMS_BARE);
+		row = row ? row : sum_row_find(s, w, h, SUMS_PLAIN, SUMS_BYTES - SUMS_SPARED);
 	}
 	if (!row) {
 		drop_stack(h);
@@ -202,8 +210,8 @@ struct sum_record {
 	_Alignas(8) uint8_t bytes[ROOM];
 };
 
-/* Copy a row and its entry as they were at one moment; with `ended`, as they are. 1; 0: it is being
- * written; -1: it is none. */
+/* Copy a row and its entry as they were at one moment; if the writer has `ended`, as they are. 1;
+ * 0: it is being written; -1: it is none. */
 static int row_copy(struct sums *s, uint32_t i, bool ended, struct sum_row *row, struct hit *h)
 {
 	for (unsigned k = 0; k < TRIES; k++) {
@@ -257,7 +265,20 @@ void sums_make_hit(struct hit *h, uint16_t proc, const struct sum_counts *new)
 	h->proc = proc;
 }
 
-bool sums_read(struct sums *s, struct sums_reader *r, uint16_t proc, bool ended, sums_fn *fn,
+/* Whether the row has frames. Its items are checked as they may be anything. */
+static bool names_code(const struct hit *h)
+{
+	const uint8_t *end = (const uint8_t *)h + h->size, *at = (const uint8_t *)(h + 1);
+	while (at + sizeof(struct item) <= end) {
+		const struct item *i = (const struct item *)at;
+		if (i->kind == ITEM_STACK)
+			return i->len;
+		at += sizeof(*i) + padded(i->len);
+	}
+	return false;
+}
+
+bool sums_read(struct sums *s, struct sums_reader *r, uint16_t proc, unsigned which, sums_fn *fn,
 	       void *arg)
 {
 	uint32_t written = atomic_load_explicit(&s->written, memory_order_acquire);
@@ -270,9 +291,11 @@ bool sums_read(struct sums *s, struct sums_reader *r, uint16_t proc, bool ended,
 		struct sum_counts new;
 		struct sum_row row;
 		struct hit *h = (struct hit *)record.bytes;
-		int found = row_copy(s, i, ended, &row, h);
+		int found = row_copy(s, i, which & SUMS_ENDED, &row, h);
 		if (found < 0)
 			return false;
+		if (found && which & SUMS_BARE && names_code(h))
+			found = 0;
 		all &= found;
 		if (!found)
 			continue;

@@ -259,7 +259,7 @@ static int begin(struct op_rate *r, struct err *e)
 	struct probe_file f = {.path = path, .sites = &site, .nsites = 1};
 	int code = torch_of(r->pid, path, &r->inode, e);
 	code = code ? code : find_place(path, &site.offset, e);
-	code = code ? code : engine_bpf_open(1, false, &r->engine, e);
+	code = code ? code : engine_bpf_open(&(struct engine_wanted){.nplans = 1}, &r->engine, e);
 	if (code)
 		return code;
 	r->engine->count_dispatch(r->engine, 1);

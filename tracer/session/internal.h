@@ -199,6 +199,9 @@ void session_end_launches(struct session *s, pid_t pid, uint64_t until_ns);
 /* session_open.c: whether the engine shim will be taken, unless it cannot be. */
 bool session_expects_shim(const struct session *s);
 
+/* The option that needs each call, so that none may be summed up; NULL: none does. */
+const char *session_needs_each(const struct session *s);
+
 /* session_plan.c: give the engine this session's plan, the part of the op table that the options
  * select, and put its sites into s->sites. 0 or -errno with *e. */
 int session_make_plan(struct session *s, struct err *e);

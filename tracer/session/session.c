@@ -386,6 +386,7 @@ int session_finish(struct session *s, struct err *e)
 	    .no_table = s->o->capture.dir || s->o->measure.stats || s->o->measure.first_nan,
 	    .percent_limit = REPORT_PERCENT_LIMIT,
 	    .chosen = s->chosen[0] ? s->chosen : NULL,
+	    .each = session_needs_each(s),
 	    .engine = s->engine_note.code && s->engine_note.code != -EINPROGRESS
 			  ? s->engine_note.what
 			  : NULL,

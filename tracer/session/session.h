@@ -45,7 +45,7 @@ struct session_opts {
 	bool devices;	   /* it is, of running processes, too */
 	bool memory;	   /* what is done with memory is recorded */
 	bool native_stack; /* the C++ callers of ops that have a Python frame, too */
-	uint64_t buffer;   /* bytes of records a thread; 0: by what is free */
+	uint64_t buffer;   /* bytes of records that may wait; 0: the engine's own */
 	struct capture_opts capture;
 	struct stats_opts measure;
 	pid_t pid;		       /* the process that will be added first; 0: unknown */

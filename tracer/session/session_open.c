@@ -162,13 +162,18 @@ static struct call_count count_of(const struct op_event *ev, void *arg)
 	return (struct call_count){CALL_NOT_COUNTED, 0};
 }
 
+const char *session_needs_each(const struct session *s)
+{
+	return s->stops ? s->stops : s->when ? "--when" : s->o->count ? "--count" : NULL;
+}
+
 /* Open an engine that stops threads. */
-static int open_stopping(struct session *s, struct err *e)
+static int open_stopping(struct session *s, const struct engine_wanted *w, struct err *e)
 {
 	struct pick pick;
 	struct err why = {0};
 	if (is_pickable(s, &pick)) {
-		int r = engine_both_open(PLANS_MAX, session_is_complete, &pick, &s->engine, &why);
+		int r = engine_both_open(w, &pick, &s->engine, &why);
 		if (!r) {
 			OBSERVERS_CALL(s, picked, count_of, s);
 			if (s->o->engine == ENGINE_AUTO)
@@ -182,7 +187,7 @@ static int open_stopping(struct session *s, struct err *e)
 			return r;
 		}
 	}
-	int r = engine_ptrace_open(PLANS_MAX, session_is_complete, &s->engine, e);
+	int r = engine_ptrace_open(w, &s->engine, e);
 	if (!r && s->o->engine == ENGINE_AUTO)
 		err_set(&s->engine_note, -ENOTSUP,
 			"the engine is ptrace, since %s needs threads that stand still", s->stops);
@@ -211,14 +216,14 @@ static int open_engine(struct session *s, struct err *e)
 	    .user = s->o->user,
 	    .stops = s->stops,
 	    .not_shim = not_shim(s->o),
-	    .may_sum = !s->stops && !s->when && !s->o->count,
+	    .may_sum = !session_needs_each(s),
 	    .waits = s->o->no_loss,
 	    .no_devices = s->o->no_devices,
 	    .devices = s->o->devices,
 	    .buffer = s->o->buffer,
 	};
 	int r = s->stops && !shim_would_do(s)
-		    ? open_stopping(s, e)
+		    ? open_stopping(s, &wanted, e)
 		    : engine_open(&wanted, &s->engine, &s->engine_note, e);
 	if (!r && s->o->capture.dir && s->o->capture.collectives && !s->engine->observes)
 		r = not_seen_here(s, "--capture", "collectives", e);

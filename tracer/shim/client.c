@@ -137,6 +137,7 @@ static void watch(void)
 	while (!ditrace_shim_state.go) {
 		if (poll(&p, 1, SHIM_LOOK_MS) > 0)
 			break;
+		recorder_look();
 		activities_look();
 		jump_memory_look();
 	}

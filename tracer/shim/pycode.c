@@ -29,7 +29,7 @@ static void freed(void *code)
 
 void pycode_watch(void (*fn)(uint64_t code))
 {
-	struct type_head *t = dlsym(RTLD_DEFAULT, "PyCode_Type");
+	struct type_head *t = told == fn ? NULL : dlsym(RTLD_DEFAULT, "PyCode_Type");
 	if (!t || !t->dealloc)
 		return;
 	told = fn;

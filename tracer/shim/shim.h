@@ -158,6 +158,9 @@ void jump_memory_look(void);
 /* The thread that has this memory ends; it counts as at work here meanwhile. */
 void recorder_thread_ends(void *memory);
 
+/* See to what ditrace has asked for since; called every SHIM_LOOK_MS by the library's thread. */
+void recorder_look(void);
+
 /* Remove the callbacks, if they are registered. */
 void recorder_stop(void);
 

@@ -247,7 +247,10 @@ int panel_detail(struct top *t)
 		add_stack(l, &ev);
 	} else {
 		title(l, "Last call");
-		lines_add(l, STYLE_DIM, "  its record is too long to be kept; see ditrace script");
+		lines_add(l, STYLE_DIM, "  %s",
+			  row->sum->times.count
+			      ? "its record is too long to be kept; see ditrace script"
+			      : "none has a record of its own");
 	}
 	return l->failed;
 }

@@ -64,15 +64,21 @@ for r in json.load(sys.stdin)["rows"]:
 print(*(f"{op}={n}" for op, n in calls.items()))' "$@"
 }
 
-# The engine bpf: ditrace is stopped while threads make more calls than the kernel's ring has room for.
-full() {
-	local tracer all
+# stopped_when_full OPTION...: ditrace is stopped while threads make more calls than a small ring has room for
+stopped_when_full() {
+	local rounds=2000
+	[ "$ENGINE" != ptrace ] || rounds=400 # each stop takes long
 	rm -f "$T/word" "$T/data"
-	begin '^ready' run/full.py "$T/word" 20000
-	start_as tracer "$DITRACE" attach --engine bpf "$target" -o "$T/data" >"$T/table" 2>"$T/err"
+	begin '^ready' run/full.py "$T/word" "$rounds"
+	start_as tracer "$DITRACE" attach --engine "$ENGINE" --buffer 512k "$@" "$target" -o "$T/data" >"$T/table" 2>"$T/err"
 	ok "a program with threads is traced" before_long has_relu
 	kill -STOP "$tracer"
 	touch "$T/word"
+}
+
+full() {
+	local tracer all
+	stopped_when_full
 	ok "it runs on while ditrace is stopped" wait_line "$T/out" '^done'
 	kill -CONT "$tracer"
 	the_end
@@ -85,6 +91,37 @@ full() {
 	"$DITRACE" report --percent-limit 0 "$T/data" >"$T/table" 2>/dev/null
 	like "of which no stack was kept say so" "$T/table" 'aten::neg .*\(stack left out\)'
 	unlike "and not that they had none" "$T/table" 'no Python frame'
+	unlike "nor is any shown at a line that did not call it" "$T/table" 'aten::floor .*(full\.py|<module>)'
+	verify trace/totals "$T/data" >"$T/totals" 2>&1
+	is "all that counts agrees" "$?" 0
+}
+
+# With an option that needs each call nothing is summed up.
+lossy() {
+	local tracer
+	stopped_when_full --when 'self.dim() > 0'
+	ok "it runs on while ditrace cannot sum up" wait_line "$T/out" '^done'
+	kill -CONT "$tracer"
+	the_end
+	finish "$tracer"
+	is "it ends well" "$status" 0
+	like "what found no room is counted as lost" "$T/err" ', [1-9][0-9,]* lost'
+	like "and the option that is why is named" "$T/err" '--when needs each call'
+	unlike "none has less detail" "$T/err" 'counts and times with less detail'
+}
+
+# ditrace is killed while calls are summed up.
+killed_when_full() {
+	local tracer
+	stopped_when_full
+	ok "the program is in the midst of it" wait_line "$T/out" '^half'
+	kill -KILL "$tracer"
+	ok "it runs on when ditrace is killed" wait_line "$T/out" '^done'
+	the_end
+	is "and ends well" "$status" 0
+	wait "$tracer" 2>/dev/null
+	"$DITRACE" report "$T/data" >"$T/table" 2>&1
+	like "what was recorded can be read" "$T/table" 'aten::relu'
 }
 
 # With a ring that holds few records the program waits for ditrace; but not for one that is stopped, see above.
@@ -100,7 +137,9 @@ all() {
 	burst
 	stopped
 	waits
-	full
+	each_engine full
+	by_turns killed_when_full ptrace shim
+	by_turns lossy bpf ptrace shim
 }
 each_torch forking all
 done_testing

@@ -389,7 +389,17 @@ static void set_program_types(struct probes_bpf *s)
 	}
 }
 
-static int load(struct engine_bpf *b, uint32_t nplans, struct err *e)
+/* A power of two (kernel/bpf/ringbuf.c, ringbuf_map_alloc). */
+static uint64_t ring_bytes(const struct probes_bpf *s, uint64_t wanted)
+{
+	const uint64_t bytes = engine_ring_bytes(wanted, bpf_map__max_entries(s->maps.ring));
+	uint64_t n = 4096;
+	while (n < bytes)
+		n *= 2;
+	return n;
+}
+
+static int load(struct engine_bpf *b, const struct engine_wanted *w, struct err *e)
 {
 	uint64_t ns_dev, ns_ino;
 	int r = bpf_begin(&ns_dev, &ns_ino);
@@ -401,7 +411,12 @@ static int load(struct engine_bpf *b, uint32_t nplans, struct err *e)
 	b->skel->rodata->ns_dev = ns_dev;
 	b->skel->rodata->ns_ino = ns_ino;
 	b->skel->rodata->may_sum = b->may_sum;
-	bpf_map__set_max_entries(b->skel->maps.plans, nplans);
+	const uint64_t ring = ring_bytes(b->skel, w->buffer);
+	b->skel->rodata->ring_bytes = ring;
+	bpf_map__set_max_entries(b->skel->maps.ring, (uint32_t)ring);
+	bpf_map__set_max_entries(b->skel->maps.plans, w->nplans);
+	if (!b->may_sum)
+		bpf_map__set_max_entries(b->skel->maps.sums, 1);
 	set_program_types(b->skel);
 	r = probes_bpf__load(b->skel);
 	if (r)
@@ -425,13 +440,13 @@ static int load(struct engine_bpf *b, uint32_t nplans, struct err *e)
 	return r ? err_set(e, r, "cannot start a thread: %s", strerror(-r)) : 0;
 }
 
-int engine_bpf_open(uint32_t nplans, bool may_sum, struct engine **out, struct err *e)
+int engine_bpf_open(const struct engine_wanted *w, struct engine **out, struct err *e)
 {
 	struct engine_bpf *b = calloc(1, sizeof(*b));
 	if (!b)
 		return err_set(e, -ENOMEM, "no memory");
-	b->nplans = nplans;
-	b->may_sum = may_sum;
+	b->nplans = w->nplans;
+	b->may_sum = w->may_sum;
 	b->engine = (struct engine){
 	    .name = "bpf",
 	    .gone =
@@ -452,7 +467,7 @@ int engine_bpf_open(uint32_t nplans, bool may_sum, struct engine **out, struct e
 	    .calibrate = calibrate,
 	    .close = engine_close,
 	};
-	int r = load(b, nplans, e);
+	int r = load(b, w, e);
 	if (r) {
 		engine_close(&b->engine);
 		return r;

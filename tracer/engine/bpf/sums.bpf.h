@@ -3,7 +3,8 @@
 
 /* From such a fill on records are lean, and then calls are summed up: the rest is for the ends of
  * those that were recorded, and for freed code. */
-enum { RING_TIGHT = RING_BYTES / 4 * 3, RING_FULL = RING_BYTES / 8 * 7 };
+#define RING_TIGHT (ring_bytes / 4 * 3)
+#define RING_FULL (ring_bytes / 8 * 7)
 enum { SUM_NO, SUM_YES, SUM_LOST }; /* struct frame.summed */
 
 struct {
@@ -13,6 +14,7 @@ struct {
 	__type(value, struct sum_value);
 } sums SEC(".maps");
 
+const volatile __u64 ring_bytes;
 const volatile int may_sum; /* calls are summed up, instead of lost */
 __u64 sum_epoch;	    /* 64 bits, as the value before an addition to fewer takes -mcpu=v3 */
 __u64 sum_freed;	    /* code objects that were freed */

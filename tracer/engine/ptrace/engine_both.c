@@ -249,9 +249,13 @@ static void engine_close(struct engine *g)
 	free(b);
 }
 
-int engine_both_open(uint32_t nplans, interesting_fn *interesting, const struct pick *pick,
-		     struct engine **out, struct err *e)
+int engine_both_open(const struct engine_wanted *w, const struct pick *pick, struct engine **out,
+		     struct err *e)
 {
+	/* Of the one there are only notices; and threads wait for records of the other. */
+	const struct engine_wanted notices = {.nplans = 1, .interesting = w->interesting};
+	struct engine_wanted probes = *w;
+	probes.may_sum = false;
 	struct engine_both *b = calloc(1, sizeof(*b));
 	if (!b)
 		return err_set(e, -ENOMEM, "no memory");
@@ -273,10 +277,10 @@ int engine_both_open(uint32_t nplans, interesting_fn *interesting, const struct 
 	    .close = engine_close,
 	};
 	/* Fork the tracing process first, so that it inherits nothing of eBPF. */
-	int r = engine_ptrace_open(1, interesting, &b->ptrace, e);
+	int r = engine_ptrace_open(&notices, &b->ptrace, e);
 	if (!r)
 		engine_ptrace_hold_signalled(b->ptrace);
-	r = r ? r : engine_bpf_open(nplans, false, &b->bpf, e);
+	r = r ? r : engine_bpf_open(&probes, &b->bpf, e);
 	if (!r && (r = engine_bpf_pick(b->bpf, pick)))
 		err_set(e, r, "cannot tell eBPF which calls are chosen: %s", strerror(-r));
 	if (r) {

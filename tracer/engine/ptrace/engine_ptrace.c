@@ -33,6 +33,8 @@ struct ending {
 struct engine_ptrace {
 	struct engine engine;
 	struct share *share;
+	size_t share_bytes;
+	struct share_reader sums;
 	int sock;
 	pid_t tracer; /* the tracing process */
 	pid_t keeper; /* repairs the code when that is killed */
@@ -222,11 +224,41 @@ static void tell_missing(struct engine_ptrace *p)
 		 "now: end those, or use --engine bpf");
 }
 
+/* From time to time, where nothing more will come, and for processes that wait for that. `freed`:
+ * as the counter was before the ring was found `empty`: a record of freed code that was lost is not
+ * waited for. */
+static int consume_sums(struct engine_ptrace *p, bool empty, uint32_t freed, engine_hit_fn *fn,
+			void *arg)
+{
+	enum { EVERY_NS = 50 * 1000 * 1000 };
+	const uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	struct sums_code *code = &p->share->code;
+	if (empty)
+		sums_code_known(code, freed);
+	if (!empty && !p->nending && now - p->sums.read_ns < EVERY_NS)
+		return 0;
+	p->sums.read_ns = now;
+	const unsigned which =
+	    (sums_code_is_known(code) ? 0 : SUMS_BARE) | (p->dead ? SUMS_ENDED : 0);
+	return share_read_sums(p->share, &p->sums, which, fn, arg);
+}
+
+static void give(struct engine_ptrace *p, const struct hit *h, engine_hit_fn *fn, void *arg)
+{
+	/* What was summed up before may have that code in its stack. */
+	if (h->kind == HIT_CODE_FREED)
+		share_read_sums(p->share, &p->sums, 0, fn, arg);
+	fn(h, arg);
+	if (h->kind == HIT_CODE_FREED)
+		sums_code_known(&p->share->code, (uint32_t)h->seq);
+}
+
 static int consume(struct engine *g, engine_hit_fn *fn, void *arg)
 {
 	enum { AT_ONCE = ENGINE_AT_ONCE };
 	struct engine_ptrace *p = of(g);
 	bool dead = p->dead;
+	const uint32_t freed = p->share->code.freed;
 	const struct hit *h;
 	eventfd_t wakes;
 	eventfd_read(p->share->wake, &wakes);
@@ -234,13 +266,14 @@ static int consume(struct engine *g, engine_hit_fn *fn, void *arg)
 	int n = 0;
 	for (; n < AT_ONCE && (h = share_next(p->share)); n++) {
 		pid_t held = h->flags & HIT_STOPPED ? (pid_t)h->tid : 0;
-		fn(h, arg);
+		give(p, h, fn, arg);
 		share_drop(p->share, h);
 		if (held)
 			release(p, held);
 	}
 	for (unsigned i = 0; i < p->nending; i++)
 		p->ending[i].rounds += n < AT_ONCE;
+	n += consume_sums(p, !n, freed, fn, arg);
 	return dead && !n && !p->closing ? -ECHILD : n;
 }
 
@@ -311,7 +344,8 @@ static void engine_close(struct engine *g)
 	if (p->share && p->share->wake > 0)
 		close(p->share->wake);
 	if (p->share)
-		munmap(p->share, sizeof(*p->share));
+		munmap(p->share, p->share_bytes);
+	share_reader_free(&p->sums);
 	free(p);
 }
 
@@ -324,19 +358,30 @@ static int no_kcmp(struct err *e)
 			"profile");
 }
 
-static int start_tracer(struct engine_ptrace *p, uint32_t nplans, interesting_fn *interesting,
-			struct err *e)
+static int map_share(struct engine_ptrace *p, const struct engine_wanted *w, struct err *e)
 {
-	int sock[2], life[2];
-	pid_t self = getpid();
-	if (syscall(SYS_kcmp, self, self, KCMP_VM, 0, 0))
-		return no_kcmp(e);
-	p->share = mmap(NULL, sizeof(*p->share), PROT_READ | PROT_WRITE,
+	const uint64_t ring = engine_ring_bytes(w->buffer, SHARE_RING) & ~7ULL;
+	p->share_bytes = sizeof(*p->share) + ring;
+	p->share = mmap(NULL, p->share_bytes, PROT_READ | PROT_WRITE,
 			MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (p->share == MAP_FAILED) {
 		p->share = NULL;
 		return err_set(e, -ENOMEM, "no memory");
 	}
+	p->share->ring_bytes = (uint32_t)ring;
+	p->share->may_sum = w->may_sum;
+	return 0;
+}
+
+static int start_tracer(struct engine_ptrace *p, const struct engine_wanted *w, struct err *e)
+{
+	int sock[2], life[2];
+	pid_t self = getpid();
+	if (syscall(SYS_kcmp, self, self, KCMP_VM, 0, 0))
+		return no_kcmp(e);
+	int r = map_share(p, w, e);
+	if (r)
+		return r;
 	p->share->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (p->share->wake < 0)
 		return err_set(e, -errno, "cannot start a tracing process: %s", strerror(errno));
@@ -344,7 +389,7 @@ static int start_tracer(struct engine_ptrace *p, uint32_t nplans, interesting_fn
 		return err_set(e, -errno, "cannot start a tracing process: %s", strerror(errno));
 	p->sock = sock[0];
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, life)) {
-		int r = -errno;
+		r = -errno;
 		close(sock[1]);
 		return err_set(e, r, "cannot start a tracing process: %s", strerror(-r));
 	}
@@ -352,12 +397,12 @@ static int start_tracer(struct engine_ptrace *p, uint32_t nplans, interesting_fn
 	if (!p->tracer) {
 		close(sock[0]);
 		close(life[0]);
-		tracer_main(p->share, sock[1], self, nplans, interesting);
+		tracer_main(p->share, sock[1], self, w->nplans, w->interesting);
 		_exit(0);
 	}
 	close(sock[1]);
 	close(life[1]);
-	int r = p->tracer < 0 ? -errno : 0;
+	r = p->tracer < 0 ? -errno : 0;
 	if (!r) {
 		p->keeper = keeper_start(p->share, life[0], &p->sock, 1);
 		r = p->keeper < 0 ? -errno : 0;
@@ -369,8 +414,7 @@ static int start_tracer(struct engine_ptrace *p, uint32_t nplans, interesting_fn
 	return r ? err_set(e, r, "cannot start a thread: %s", strerror(-r)) : 0;
 }
 
-int engine_ptrace_open(uint32_t nplans, interesting_fn *interesting, struct engine **out,
-		       struct err *e)
+int engine_ptrace_open(const struct engine_wanted *w, struct engine **out, struct err *e)
 {
 	struct engine_ptrace *p = calloc(1, sizeof(*p));
 	if (!p)
@@ -394,7 +438,7 @@ int engine_ptrace_open(uint32_t nplans, interesting_fn *interesting, struct engi
 	    .follow = follow,
 	    .close = engine_close,
 	};
-	int r = start_tracer(p, nplans, interesting, e);
+	int r = start_tracer(p, w, e);
 	if (r) {
 		engine_close(&p->engine);
 		return r;

@@ -20,6 +20,7 @@
 #include "tracer/engine/ptrace/trap_page.h"
 #include "tracer/engine/remote.h"
 #include "tracer/engine/ring.h"
+#include "tracer/engine/sums.h"
 #include "tracer/proc/follow.h"
 #include "tracer/proc/seize.h"
 
@@ -84,7 +85,8 @@ size_t emulate_touch(uint8_t out[EMULATE_MOVED_MAX], uint64_t to, size_t *len);
  * way without waiting, and requests on a socket. */
 
 enum {
-	SHARE_RING = 32 << 20, /* bytes of records */
+	SHARE_RING = 32 << 20, /* bytes of records, if none are said */
+	SHARE_SUMS = 128,      /* threads whose calls are summed up at a time */
 	SHARE_NEWS = 1024,     /* process events in flight */
 	SHARE_BYTES = 1 << 20, /* code bytes changed at a time, in all processes */
 	SHARE_REGS = 32,
@@ -107,8 +109,18 @@ struct news {
 	bool held;
 };
 
+/* What of a thread's calls is summed up where the ring has no room. The tracing process takes a
+ * free one; ditrace frees it when the thread has ended and all has been read. */
+struct share_sums {
+	_Atomic bool taken, ended;
+	uint16_t proc;
+	struct sums sums;
+};
+
 struct share {
 	int wake;	     /* eventfd: readable when a stopped thread waits for its record */
+	bool may_sum;	     /* calls are summed up, instead of lost */
+	uint32_t ring_bytes; /* of `ring` */
 	struct ring records; /* in `ring`; the tracing process writes */
 	_Alignas(64) _Atomic uint32_t news_head;
 	_Atomic uint32_t news_tail;
@@ -123,7 +135,10 @@ struct share {
 	uint64_t regs[SHARE_REGS]; /* answer to REQUEST_REGS, by enum arch_reg */
 	_Atomic uint32_t nbytes;   /* entries of `bytes` ever used */
 	struct changed_byte bytes[SHARE_BYTES];
-	uint8_t ring[SHARE_RING];
+	struct sums_code code;
+	_Atomic uint32_t nsums; /* of `sums` only so many, the first, were ever taken */
+	struct share_sums sums[SHARE_SUMS];
+	uint8_t ring[];
 };
 
 enum request_kind {
@@ -155,6 +170,23 @@ struct reply {
 
 /* Append a record. 0, or -1 when there is no room. Only the tracing process writes. */
 int share_put(struct share *s, const struct hit *h);
+
+/* How much of the ring is in use, in sixteenths. */
+unsigned share_fill(const struct share *s);
+
+/* A place to sum up calls of a thread of process number `proc`; NULL: all are taken. */
+struct share_sums *share_take_sums(struct share *s, uint16_t proc);
+
+/* What ditrace knows of these. Zero-initialise. */
+struct share_reader {
+	struct sums_reader *of[SHARE_SUMS];
+	uint64_t read_ns; /* when they were last read */
+};
+
+/* Hand over what was summed up; `which`: SUMS_*. Returns the number of rows. */
+int share_read_sums(struct share *s, struct share_reader *r, unsigned which, engine_hit_fn *fn,
+		    void *arg);
+void share_reader_free(struct share_reader *r);
 
 /* The next record; NULL: none. Valid until share_drop is called with it. */
 const struct hit *share_next(struct share *s);
@@ -292,6 +324,7 @@ struct tracee {
 	bool asked;		  /* interrupted, and has not stopped yet */
 	bool checked;		  /* its process had the trap page when it was last looked at */
 	struct shadow_stack *ops; /* NULL: it has hit no probe */
+	struct share_sums *sums;  /* NULL: none of its calls was summed up */
 	/* A breakpoint whose hit was recorded, but whose instruction is still to be executed. */
 	uint64_t skip_addr, skip_sp;
 };
@@ -307,6 +340,7 @@ struct tracer {
 	struct proc_conf procs[PROC_SLOTS];
 	struct remote *mem;
 	struct hit_buf out;
+	struct tracee *hit; /* whose records `out` takes */
 	struct tracee_process *processes;
 	struct tracee *slot[TRACEE_SLOTS];
 };
@@ -331,6 +365,9 @@ void tracee_watch_linker(struct tracee_process *p);
 /* Enter thread `tid`, which is traced, with the process that /proc names, if that is known. NULL
  * without memory. */
 struct tracee *tracee_add(struct tracer *t, pid_t tid);
+
+/* Forget its open ops. */
+void tracee_forget_ops(struct tracee *x);
 
 /* Forget the thread; with the last one also its process, whose exit is reported. NULL allowed. */
 void tracee_drop(struct tracer *t, struct tracee *x);
@@ -396,6 +433,9 @@ void tracees_leave(struct tracer *t);
  * sites in `payload`. 0 or -errno with *e; breakpoints set until then stay. */
 int tracer_sites_attach(struct tracer *t, const struct request *q, const void *payload,
 			struct err *e);
+
+/* tracer_records.c: where the records of hits go. Sets up t->out, for t->share. */
+void tracer_records_begin(struct tracer *t);
 
 /* tracer_main.c: the tracing process. It has a session of its own and outlives ditrace just long
  * enough to restore the traced processes. */

@@ -2,6 +2,7 @@
 #include "tracer/engine/ptrace/internal.h"
 
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -11,17 +12,77 @@
 
 int share_put(struct share *s, const struct hit *h)
 {
-	return ring_put(&s->records, s->ring, SHARE_RING, h);
+	return ring_put(&s->records, s->ring, s->ring_bytes, h);
+}
+
+unsigned share_fill(const struct share *s)
+{
+	return (unsigned)((s->records.head - s->records.tail) * 16 / s->ring_bytes);
+}
+
+struct share_sums *share_take_sums(struct share *s, uint16_t proc)
+{
+	for (uint32_t i = 0; i < SHARE_SUMS; i++) {
+		struct share_sums *x = &s->sums[i];
+		if (atomic_load_explicit(&x->taken, memory_order_acquire))
+			continue;
+		x->taken = true;
+		x->proc = proc;
+		if (i >= s->nsums)
+			s->nsums = i + 1;
+		return x;
+	}
+	return NULL;
 }
 
 const struct hit *share_next(struct share *s)
 {
-	return ring_next(&s->records, s->ring, SHARE_RING, NULL);
+	return ring_next(&s->records, s->ring, s->ring_bytes, NULL);
 }
 
 void share_drop(struct share *s, const struct hit *h)
 {
 	ring_drop(&s->records, h);
+}
+
+struct sums_call {
+	engine_hit_fn *fn;
+	void *arg;
+	int n;
+};
+
+static void give(struct hit *h, void *arg)
+{
+	struct sums_call *to = arg;
+	to->n++;
+	to->fn(h, to->arg);
+}
+
+int share_read_sums(struct share *s, struct share_reader *r, unsigned which, engine_hit_fn *fn,
+		    void *arg)
+{
+	struct sums_call to = {.fn = fn, .arg = arg};
+	for (uint32_t i = 0; i < s->nsums; i++) {
+		struct share_sums *x = &s->sums[i];
+		const bool ended = atomic_load_explicit(&x->ended, memory_order_acquire);
+		if (sums_changed(&x->sums) && !r->of[i])
+			r->of[i] = calloc(1, sizeof(*r->of[i]));
+		if (sums_changed(&x->sums) && r->of[i])
+			sums_read(&x->sums, r->of[i], x->proc, which, give, &to);
+		if (!ended || sums_changed(&x->sums))
+			continue;
+		free(r->of[i]);
+		r->of[i] = NULL;
+		x->ended = false;
+		atomic_store_explicit(&x->taken, false, memory_order_release);
+	}
+	return to.n;
+}
+
+void share_reader_free(struct share_reader *r)
+{
+	for (unsigned i = 0; i < SHARE_SUMS; i++)
+		free(r->of[i]);
 }
 
 bool share_tell(struct share *s, const struct news *n)

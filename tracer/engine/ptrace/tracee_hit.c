@@ -30,19 +30,21 @@ static void count(_Atomic uint64_t *n)
 	atomic_fetch_add_explicit(n, 1, memory_order_relaxed);
 }
 
-static struct shadow_stack *ops_of(struct tracee *x)
+static struct shadow_stack *ops_of(struct tracer *t, struct tracee *x)
 {
 	if (x->ops)
 		return x->ops;
 	x->ops = calloc(1, sizeof(*x->ops));
-	if (x->ops)
+	if (x->ops) {
 		x->ops->tid = (uint32_t)x->tid;
+		x->ops->code = t->share->may_sum ? &t->share->code : NULL;
+	}
 	return x->ops;
 }
 
 static void on_dispatch(struct tracer *t, struct tracee *x, const union regs *r)
 {
-	struct shadow_stack *ops = ops_of(x);
+	struct shadow_stack *ops = ops_of(t, x);
 	bool seen;
 	if (!ops || !atomic_load_explicit(&t->share->counting, memory_order_relaxed) ||
 	    !shadow_stack_dispatched(ops, r->word, &seen))
@@ -55,7 +57,7 @@ static void on_dispatch(struct tracer *t, struct tracee *x, const union regs *r)
 static void on_op(struct tracer *t, struct tracee *x, const struct use *u, const union regs *r,
 		  uint64_t ts)
 {
-	struct shadow_stack *ops = ops_of(x);
+	struct shadow_stack *ops = ops_of(t, x);
 	struct op_hit h = {
 	    .mem = t->mem,
 	    .out = &t->out,
@@ -72,6 +74,7 @@ static void on_op(struct tracer *t, struct tracee *x, const struct use *u, const
 	count(&t->share->hits);
 	t->out.stop = h.plan->flags & PLAN_STOP && !t->away;
 	t->out.held = false;
+	t->hit = x;
 	if (u->kind == SITE_EXIT)
 		shadow_stack_exit(ops, &h);
 	else if (u->kind == SITE_CODE_FREED)

@@ -96,6 +96,17 @@ static void drop_process(struct tracer *t, struct tracee_process *p)
 	free(p);
 }
 
+void tracee_forget_ops(struct tracee *x)
+{
+	if (x->sums)
+		atomic_store_explicit(&x->sums->ended, true, memory_order_release);
+	if (x->ops)
+		free(x->ops->sums_writer);
+	free(x->ops);
+	x->ops = NULL;
+	x->sums = NULL;
+}
+
 void tracee_drop(struct tracer *t, struct tracee *x)
 {
 	if (!x)
@@ -106,7 +117,7 @@ void tracee_drop(struct tracer *t, struct tracee *x)
 	*at = x->next;
 	if (x->of && !--x->of->threads)
 		drop_process(t, x->of);
-	free(x->ops);
+	tracee_forget_ops(x);
 	free(x);
 }
 
@@ -192,8 +203,7 @@ void tracee_exec(struct tracer *t, struct tracee *x)
 	if (!p)
 		return;
 	drop_other_threads(t, x);
-	free(x->ops);
-	x->ops = NULL;
+	tracee_forget_ops(x);
 	x->skip_addr = 0;
 	x->checked = false;
 	if (!breakpoints_open(p->pid, t->share, &fresh, NULL)) {

@@ -271,15 +271,6 @@ static void work(struct tracer *t, const sigset_t *signals, pid_t parent)
 	}
 }
 
-static int sink(void *arg, const struct hit *h)
-{
-	struct share *s = arg;
-	int r = share_put(s, h);
-	if (r)
-		atomic_fetch_add_explicit(&s->lost, 1, memory_order_relaxed);
-	return r;
-}
-
 /* Never freed: it lives as long as the process. */
 static struct tracer *new_tracer(struct share *share, uint32_t nplans)
 {
@@ -290,8 +281,7 @@ static struct tracer *new_tracer(struct share *share, uint32_t nplans)
 	t->nplans = nplans;
 	t->plans = calloc(nplans, sizeof(*t->plans));
 	t->mem = remote_new();
-	t->out.sink = sink;
-	t->out.arg = share;
+	tracer_records_begin(t);
 	if (t->plans && t->mem)
 		return t;
 	free(t->plans);

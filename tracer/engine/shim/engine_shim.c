@@ -57,8 +57,9 @@ static void give_sum(struct hit *h, void *arg)
 	to->fn(h, to->arg);
 }
 
-/* Hand over what the threads of a process have summed up. */
-static void read_sums(struct engine_shim *m, struct inside *i, engine_hit_fn *fn, void *arg)
+/* Hand over what the threads of a process have summed up: SUMS_*. */
+static void read_sums(struct engine_shim *m, struct inside *i, unsigned which, engine_hit_fn *fn,
+		      void *arg)
 {
 	struct sums_call to = {m, i, 0, fn, arg};
 	const unsigned n = i->share && !i->broken ? shim_nthreads(i->share) : 0;
@@ -69,7 +70,7 @@ static void read_sums(struct engine_shim *m, struct inside *i, engine_hit_fn *fn
 		to.slot = k;
 		if (!i->sums[k])
 			i->sums[k] = calloc(1, sizeof(*i->sums[k]));
-		if (i->sums[k] && !sums_read(s, i->sums[k], i->proc, i->gone, give_sum, &to))
+		if (i->sums[k] && !sums_read(s, i->sums[k], i->proc, which, give_sum, &to))
 			inside_broken(m, i);
 	}
 }
@@ -80,6 +81,7 @@ static void find_rings(struct engine_shim *m)
 	m->nrings = 0;
 	for (struct inside *i = m->all; i; i = i->next) {
 		const unsigned n = i->share && !i->broken ? shim_nthreads(i->share) : 0;
+		i->freed = i->share ? i->share->code.freed : 0;
 		for (unsigned k = 0; k < n; k++) {
 			struct shim_thread *t = &i->share->thread[k];
 			if (!t->tid || m->nrings == RINGS_MAX)
@@ -189,9 +191,11 @@ static void ring_give(struct engine_shim *m, struct ring_source *x, struct hit *
 	m->standing = NULL;
 	/* What was summed up before may have that code in its stack. */
 	if (copy->kind == HIT_CODE_FREED)
-		read_sums(m, x->whose, fn, arg);
+		read_sums(m, x->whose, x->whose->gone ? SUMS_ENDED : 0, fn, arg);
 	m->standing = claim(x->thread, copy) ? x->thread : NULL;
 	fn(copy, arg);
+	if (copy->kind == HIT_CODE_FREED)
+		sums_code_known(&x->whose->share->code, (uint32_t)copy->seq);
 	if (m->standing)
 		let_go(x->thread, copy->stop);
 }
@@ -245,17 +249,26 @@ static void look_after(struct engine_shim *m)
 	}
 }
 
+/* Of a process; `empty`: all rings were. A record of freed code that was lost is not waited for. */
+static unsigned readable_sums(struct inside *i, bool empty)
+{
+	struct sums_code *code = &i->share->code;
+	if (empty)
+		sums_code_known(code, i->freed);
+	return (sums_code_is_known(code) ? 0 : SUMS_BARE) | (i->gone ? SUMS_ENDED : 0);
+}
+
 /* From time to time, and where nothing more will come. Returns their number. */
-static int consume_sums(struct engine_shim *m, bool all, engine_hit_fn *fn, void *arg)
+static int consume_sums(struct engine_shim *m, bool empty, engine_hit_fn *fn, void *arg)
 {
 	enum { EVERY_NS = 50 * 1000 * 1000 };
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 	m->standing = NULL;
 	m->nsums = 0;
-	all |= now - m->summed >= EVERY_NS;
+	const bool all = empty || now - m->summed >= EVERY_NS;
 	for (struct inside *i = m->all; i; i = i->next)
-		if (all || i->gone)
-			read_sums(m, i, fn, arg);
+		if (i->share && (all || i->gone))
+			read_sums(m, i, readable_sums(i, empty), fn, arg);
 	m->summed = all ? now : m->summed;
 	return m->nsums;
 }
@@ -393,9 +406,7 @@ static uint32_t chunks_of(uint64_t bytes)
 		uint64_t free = memory_available() / PART;
 		bytes = free < USUAL ? USUAL : free;
 	}
-	return bytes < SHIM_RING_LEAST ? SHIM_RING_LEAST / CHUNK
-	       : bytes > SHIM_RING     ? CHUNKS
-				       : (uint32_t)(bytes / CHUNK);
+	return (uint32_t)(engine_ring_bytes(bytes, bytes) / CHUNK);
 }
 
 int engine_shim_open(const struct engine_wanted *w, struct engine **out, struct err *e)

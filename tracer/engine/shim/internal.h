@@ -59,6 +59,7 @@ struct inside {
 	bool activities_begun, device_told;
 	uint64_t memory_lost; /* that was told of */
 	bool memory_begun;
+	uint32_t freed;		     /* share->code.freed before its rings were last looked at */
 	bool no_memory, memory_told; /* it was asked for, and there are no jumps for it */
 };
 

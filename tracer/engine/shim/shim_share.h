@@ -13,12 +13,11 @@
 #include "tracer/engine/turns.h"
 
 enum {
-	SHIM_VERSION = 13,
+	SHIM_VERSION = 14,
 	SHIM_THREADS = 128,
 	SHIM_PLANS = 16384, /* the most plans of a session */
 	SHIM_NODES = 2048,
 	SHIM_RING = CHUNKS * CHUNK, /* bytes of records a thread, at most */
-	SHIM_RING_LEAST = 4 * CHUNK,
 	SHIM_MEMORY_CHUNKS = 64,
 	SHIM_MEMORY_RING = SHIM_MEMORY_CHUNKS * CHUNK, /* the same of what is done with memory */
 	SHIM_PATIENCE_S = 20,	 /* how long the traced process waits for ditrace */
@@ -255,6 +254,7 @@ struct shim_share {
 	_Atomic uint64_t lost;	   /* of threads without a ring */
 	_Atomic uint32_t nthreads; /* of `thread` only so many, the first, were ever claimed */
 	struct shim_thread thread[SHIM_THREADS];
+	struct sums_code code;
 	_Alignas(4096) struct sums sums[SHIM_THREADS]; /* of the thread of the same index */
 	_Alignas(4096) uint8_t ring[SHIM_THREADS][SHIM_RING];
 	struct shim_activities activities;

@@ -333,8 +333,7 @@ static void tell_code_freed(uint64_t code)
 	regs[ARCH_ARG0] = code;
 	struct op_hit h = thread_hit(t, t->share->op[SHIM_CALL], regs, ticks_now(&t->ticks));
 	h.plan = NULL;
-	if (shadow_stack_code_freed(&t->ops, &h))
-		sums_code_freed();
+	shadow_stack_code_freed(&t->ops, &h);
 	t->busy = false;
 }
 
@@ -391,6 +390,13 @@ static void add_callbacks(void)
 	first = false;
 }
 
+void recorder_look(void)
+{
+	const struct shim_share *s = shim_share();
+	if (s && s->code_freed)
+		pycode_watch(code_freed);
+}
+
 void recorder_start(void *h, bool (*come)(void *torch))
 {
 	struct shim_share *s = shim_share();
@@ -415,8 +421,7 @@ void recorder_start(void *h, bool (*come)(void *torch))
 		add_callbacks();
 	}
 	shim_unlock();
-	if (s->code_freed)
-		pycode_watch(code_freed);
+	recorder_look();
 }
 
 void recorder_stop(void)

@@ -76,12 +76,14 @@ static int send_small(struct recorder_thread *t, const struct hit *h)
 static int thread_overflow(struct recorder_thread *t, struct hit *h)
 {
 	int r = -1;
-	if (h->kind == HIT_CODE_MET)
-		return r; /* it can be read from the process, for as long as that is there */
+	if (h->kind == HIT_CODE_MET) {
+		pyframes_unsent(h->sp);
+		return r;
+	}
 	if (h->flags & HIT_MORE && t->out.lean)
 		return r; /* the last record of the hit says so */
 	if (t->out.lean && h->kind == HIT_ENTRY && !(h->flags & HIT_CONT))
-		r = (t->out.row = sums_enter(t->ops.sums, &t->sums, h)) ? 0 : -1;
+		r = (t->out.row = sums_enter(t->ops.sums, &t->sums, h, !t->ops.py.nmet)) ? 0 : -1;
 	else if (t->out.lean)
 		r = send_small(t, h);
 	if (r)
@@ -141,13 +143,14 @@ static bool claim(struct recorder_thread *t, struct shim_share *s)
 		t->epoch = shim_epoch();
 		chunks_begin(&s->thread[i].records, &t->ring, s->chunks);
 		chunks_begin(&s->thread[i].memory, &t->memory, SHIM_MEMORY_CHUNKS);
-		sums_begin(&s->sums[i], &t->sums);
+		sums_begin(&s->sums[i], &t->sums, &s->code);
 		t->conf_seq = NO_CONF;
 		memset(&t->ops, 0, sizeof(t->ops));
 		t->turn = (struct turn_state){0};
 		t->ops.tid = (uint32_t)tid;
 		t->ops.sums = &s->sums[i];
 		t->ops.sums_writer = &t->sums;
+		t->ops.code = &s->code;
 		t->out.sums = s->may_sum;
 		return true;
 	}

@@ -391,7 +391,8 @@ static const struct py_walk four_words = {
 };
 
 /* A record with the code object as its only frame. */
-static void name_code(const void *code)
+/* Returns how many code objects are to be sent for it. */
+static uint32_t name_code(const void *code)
 {
 	const uint64_t frame[4] = {(uintptr_t)code};
 	struct hit_buf other = {.sink = take};
@@ -399,6 +400,7 @@ static void name_code(const void *code)
 	bool gap = false;
 	hit_buf_begin(&other, &gap);
 	pyframes_put(&t, &four_words, mem, &other, (uintptr_t)frame, false, 0);
+	return t.nmet;
 }
 
 /* How many frames of a chain of three are the backward's own, by the frame that called the engine.
@@ -449,8 +451,10 @@ static void freed_code(void **state)
 	struct op_hit h = hit_of(NULL, 0);
 	shadow_stack_code_freed(&t, &h);
 	assert_int_equal(nrecords, 0);
-	name_code(code);
+	assert_int_equal(name_code(code), 1);
+	assert_int_equal(name_code(code), 0);
 	shadow_stack_code_freed(&t, &h);
+	assert_int_equal(name_code(code), 1);
 	assert_int_equal(nrecords, 1);
 	assert_int_equal(item_of(records[0], 0)->len, 8 + sizeof(code));
 	assert_memory_equal((const uint64_t *)(item_of(records[0], 0) + 1) + 1, code, sizeof(code));

@@ -142,17 +142,22 @@ static const struct op_plan plan = {
 	     {.kind = READ_WORD, .a = LOC_NOW | 10 /* rax */}},
 };
 
-static struct engine *open_engine(void)
+static struct engine *open_as(const struct engine_wanted *wanted)
 {
 	const struct proc_conf conf = {.generation = 1};
 	struct engine *g;
 	struct err e = {0};
-	if (engine_ptrace_open(4, none_interesting, &g, &e))
+	if (engine_ptrace_open(wanted, &g, &e))
 		fail_msg("%s", e.what);
 	for (uint32_t op = 0; op < 4; op++)
 		assert_int_equal(g->set_plans(g, op, &plan, 1, NULL), 0);
 	assert_int_equal(g->set_proc(g, 0, &conf), 0);
 	return g;
+}
+
+static struct engine *open_engine(void)
+{
+	return open_as(&(struct engine_wanted){.nplans = 4, .interesting = none_interesting});
 }
 
 static int attach_sites(struct engine *g, pid_t pid, const struct probe_site *sites, size_t n,
@@ -698,6 +703,61 @@ static void forks(void)
 	}
 }
 
+struct tally {
+	uint64_t entries, exits, summed, thrown;
+};
+
+static void tally_hit(const struct hit *h, void *arg)
+{
+	struct tally *t = arg;
+	struct sum_counts c;
+	t->entries += h->kind == HIT_ENTRY;
+	t->exits += h->kind == HIT_EXIT;
+	if (h->kind != HIT_SUM)
+		return;
+	memcpy(&c, (const uint8_t *)h + h->size - sizeof(c), sizeof(c));
+	t->summed += c.calls;
+	t->thrown += c.thrown;
+	shared->wrong += !c.calls || c.min_ns > c.max_ns || c.first_ns > c.last_ns;
+}
+
+static void when_ready(void)
+{
+	while (!shared->ready)
+		sleep_ms(1);
+	sum_on(NULL);
+}
+
+/* A small ring that nobody reads is soon full: each call is in a record or in a sum. */
+static void a_full_ring_loses_no_call(void **state)
+{
+	enum { ROUNDS = 5000 };
+	const struct engine_wanted wanted = {
+	    .nplans = 4, .interesting = none_interesting, .may_sum = true, .buffer = 1};
+	struct engine_counters c;
+	struct tally seen = {0};
+	int kinds = 0;
+	(void)state;
+	struct engine *g = open_as(&wanted);
+	pid_t pid = child(when_ready);
+	attach(g, pid, probed_ret);
+	shared->ready = 1;
+	await(&shared->rounds, ROUNDS);
+	shared->stop = 1;
+	for (int ms = 0; !(kinds & 1 << FOLLOW_EXIT) && ms < PATIENCE_MS; ms++) {
+		g->follow(g, on_news, &kinds);
+		g->consume(g, tally_hit, &seen);
+		sleep_ms(1);
+	}
+	end(pid, 0);
+	g->counters(g, &c);
+	assert_int_equal(c.lost, 0);
+	assert_true(seen.summed > 0 && !seen.thrown);
+	assert_int_equal(seen.entries + seen.summed, 2 * shared->rounds);
+	assert_int_equal(seen.exits, seen.entries);
+	g->close(g);
+}
+
 /* Children inherit the breakpoints in their parent's memory. */
 static void forks_while_traced(void **state)
 {
@@ -1042,6 +1102,7 @@ int main(int argc, char **argv)
 	    cmocka_unit_test_setup(ends_while_traced, setup),
 	    cmocka_unit_test_setup(ends_when_looked_at, setup),
 	    cmocka_unit_test_setup(execs_while_traced, setup),
+	    cmocka_unit_test_setup(a_full_ring_loses_no_call, setup),
 	    cmocka_unit_test_setup(forks_while_traced, setup),
 	    cmocka_unit_test_setup(is_traced_already, setup),
 	    cmocka_unit_test_setup(foreign_breakpoint, setup),

@@ -336,15 +336,16 @@ static void test_sums(void **state)
 	assert_true(s->may_sum);
 	s->thread[2].tid = 1;
 	s->nthreads = 3;
-	sums_begin(&s->sums[2], &w);
+	sums_begin(&s->sums[2], &w, &s->code);
 	for (unsigned i = 0; i < 5; i++)
-		sums_leave(&s->sums[2], &w, sums_enter(&s->sums[2], &w, &h), 10, 20, 0, false);
+		sums_leave(&s->sums[2], &w, sums_enter(&s->sums[2], &w, &h, true), 10, 20, 0,
+			   false);
 	seen.engine->consume(seen.engine, on_sum, &hits);
 	assert_int_equal(hits, 1);
 	seen.engine->consume(seen.engine, on_sum, &hits);
 	assert_int_equal(hits, 1);
 	s->thread[2].ended = 1;
-	sums_leave(&s->sums[2], &w, sums_enter(&s->sums[2], &w, &h), 10, 20, 0, false);
+	sums_leave(&s->sums[2], &w, sums_enter(&s->sums[2], &w, &h, true), 10, 20, 0, false);
 	shim_part(&seen, fd, s, on_sum, &hits);
 	assert_int_equal(hits, 2);
 	assert_int_equal(seen.went, 1);
