@@ -211,6 +211,14 @@ void collective_print(const struct collectives *c, FILE *f, const struct op_even
 		waited ? labelled(waits, sizeof(waits), "waited", waited_ns) : "");
 	text_print_safe(f, where_text(text, sizeof(text), collective_where(ev->stack), NULL,
 				      PHASE_FORWARD, NULL));
+	int64_t bucket = collectives_bucket(c, ev);
+	if (bucket >= 0)
+		fprintf(f, ", bucket %" PRId64, bucket);
+	const char *purpose = collectives_purpose(c, ev);
+	if (purpose) {
+		fputs(", ", f);
+		text_print_safe(f, purpose);
+	}
 	putc('\n', f);
 }
 
@@ -249,6 +257,9 @@ void collective_json(const struct collectives *c, FILE *f, const struct op_event
 	json_number(&j, "waited_ns", waited, (int64_t)waited_ns);
 	json_number(&j, "bytes_per_s", what.has_bytes && done_ns,
 		    (int64_t)collective_rate(what.bytes, done_ns - ev->start_ns));
+	int64_t bucket = collectives_bucket(c, ev);
+	json_number(&j, "bucket", bucket >= 0, bucket);
+	json_text(&j, "purpose", collectives_purpose(c, ev));
 	json_bool(&j, "thrown", ev->thrown);
 	json_text(&j, "file", at ? at->file : NULL);
 	json_number(&j, "line", at, at ? at->line : 0);

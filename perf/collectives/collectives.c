@@ -33,6 +33,8 @@ void collectives_free(struct collectives *c)
 		free(c->worlds[i].groups);
 		free(c->worlds[i].ranks);
 	}
+	buckets_free(&c->buckets);
+	block_pairs_free(&c->blocks);
 	intern_free(&c->strings);
 	intern_free(&c->keys);
 	intern_free(&c->descs);
@@ -165,11 +167,12 @@ static int64_t string_id(struct collectives *c, const char *s)
 }
 
 static int64_t row_of_calls(struct collectives *c, const struct collective *what,
-			    const struct collective_group *g, const struct py_frame *where)
+			    const struct collective_group *g, const struct py_frame *where,
+			    const char *purpose)
 {
 	bool is_new;
 	int64_t backend = what->backend ? string_id(c, what->backend) : -1;
-	int64_t key[14] = {(int64_t)(intptr_t)what->name,
+	int64_t key[15] = {(int64_t)(intptr_t)what->name,
 			   (int64_t)(intptr_t)what->reduce_op,
 			   what->root_rank,
 			   what->has_bytes ? (int64_t)what->bytes : -1,
@@ -182,7 +185,8 @@ static int64_t row_of_calls(struct collectives *c, const struct collective *what
 			   g->size,
 			   where ? where->line : -1,
 			   where ? string_id(c, where->file) : -1,
-			   where ? string_id(c, where->function) : -1};
+			   where ? string_id(c, where->function) : -1,
+			   purpose ? string_id(c, purpose) : -1};
 	int64_t id = intern(&c->keys, key, sizeof(key), &is_new);
 	if (id < 0 || !is_new)
 		return id;
@@ -194,7 +198,8 @@ static int64_t row_of_calls(struct collectives *c, const struct collective *what
 				     .of = g->of,
 				     .group_known = g->address != 0,
 				     .size = g->size,
-				     .where = where};
+				     .where = where,
+				     .purpose = purpose};
 	r->what.group = NULL;
 	if (what->backend &&
 	    !(r->what.backend = arena_strndup(&c->arena, what->backend, strlen(what->backend))))
@@ -211,10 +216,14 @@ static bool is_numbered(const struct collective *what, const struct op_event *ev
 static int see_event(struct collectives *c, const struct op_event *ev)
 {
 	struct collective what;
-	bool is_wait = collective_is_wait(ev->op);
-	if (!is_wait && !collective_of(ev, &what))
+	if (op_mark(ev->op))
+		return block_pairs_add(&c->blocks, ev);
+	bool is_wait = collective_is_wait(ev->op), is_reducers = collective_is_reducers(ev->op);
+	if (!is_wait && !is_reducers && !collective_of(ev, &what))
 		return 0;
 	int64_t process = process_of(c, ev->pid, ev->rank1);
+	if (is_reducers)
+		return process < 0 ? -ENOMEM : collectives_see_reducer(c, (uint32_t)process, ev);
 	if (is_wait)
 		return process < 0 ? -ENOMEM : collectives_see_wait(c, (uint32_t)process, ev);
 	struct collective_group *g =
@@ -222,7 +231,8 @@ static int see_event(struct collectives *c, const struct op_event *ev)
 	struct collective_calls *calls = g ? &g->calls[is_numbered(&what, ev)] : NULL;
 	if (!g || array_grow(&calls->all, &calls->room, calls->n + 1, sizeof(*calls->all)))
 		return -ENOMEM;
-	int64_t row = row_of_calls(c, &what, g, collective_where(ev->stack));
+	int64_t row =
+	    row_of_calls(c, &what, g, collective_where(ev->stack), collective_purpose_of(c, ev));
 	if (row < 0)
 		return -ENOMEM;
 	c->unnamed += !what.group;
@@ -232,6 +242,7 @@ static int see_event(struct collectives *c, const struct op_event *ev)
 				     .ns = ev->end_ns ? ev->end_ns - ev->start_ns : COLLECTIVE_OPEN,
 				     .work = what.work,
 				     .row = (uint32_t)row,
+				     .bucket1 = collective_bucket_sent(c, (uint32_t)process, ev),
 				     .chosen = true};
 	return 0;
 }
@@ -264,7 +275,8 @@ int collectives_see(struct collectives *c, const struct trace_item *item)
 	case TRACE_SUM:
 		if (collective_is_wait(item->sum.of.op))
 			c->waits_not_known += item->sum.calls;
-		else if (!strncmp(item->sum.of.op->name, "c10d::", 6))
+		else if (!strncmp(item->sum.of.op->name, "c10d::", 6) &&
+			 !collective_is_reducers(item->sum.of.op))
 			c->summed += item->sum.calls;
 		return 0;
 	case TRACE_DONE:
@@ -351,6 +363,21 @@ uint64_t collectives_done(const struct collectives *c, const struct op_event *ev
 	return call ? call->done_ns : 0;
 }
 
+const char *collectives_purpose(const struct collectives *c, const struct op_event *ev)
+{
+	const struct collective_group *g;
+	const struct collective_call *call = find_call(c, ev, &g);
+	return call ? c->rows[call->row].purpose : NULL;
+}
+
+int64_t collectives_bucket(const struct collectives *c, const struct op_event *ev)
+{
+	const struct collective_group *g;
+	const struct collective_call *call = find_call(c, ev, &g);
+	return call && call->bucket1 ? c->buckets.rows[c->buckets.all[call->bucket1 - 1].row].number
+				     : -1;
+}
+
 static int sum_work(struct collective_row *r, const struct collective_call *call)
 {
 	int code = 0;
@@ -372,7 +399,7 @@ static int sum_calls(struct collectives *c, const struct collective_calls *calls
 		if (!call->chosen)
 			continue;
 		r->calls++;
-		if (sum_work(r, call))
+		if (sum_work(r, call) || (call->bucket1 && collective_bucket_sum(c, call)))
 			return -ENOMEM;
 		if (call->ns == COLLECTIVE_OPEN)
 			continue;

@@ -41,7 +41,7 @@ bool collective_of(const struct op_event *ev, struct collective *out);
  */
 const struct py_frame *collective_where(const struct py_stack *s);
 
-/* All collectives of a trace: 80 bytes for each call, and as many for its end and its wait. */
+/* All collectives of a trace: 88 bytes for each call, and as many for its end and its wait. */
 struct collectives;
 
 struct collectives *collectives_new(void);
@@ -75,6 +75,13 @@ bool collectives_number(const struct collectives *c, const struct op_event *ev, 
  * known. */
 uint64_t collectives_done(const struct collectives *c, const struct op_event *ev, bool *waited,
 			  uint64_t *waited_ns);
+
+/* The number of DistributedDataParallel's bucket that it sent; -1: none, or not known. */
+int64_t collectives_bucket(const struct collectives *c, const struct op_event *ev);
+
+/* What fully_shard or a DTensor calls it for: "FSDP::all_gather (blocks.0)", or the module; NULL:
+ * none, or not known. */
+const char *collectives_purpose(const struct collectives *c, const struct op_event *ev);
 
 /* A collective on a line: time since the first of all, rank, "0.12": the twelfth of group 0, what
  * it is, bytes, duration of the call, time until it was done, time waited, line; or a JSON object

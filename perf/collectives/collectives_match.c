@@ -146,7 +146,7 @@ struct collective_entry collective_entered(const struct collectives *c,
 		}
 	}
 	for (size_t i = 0; i < w->nranks; i++) {
-		uint64_t ns = collective_waits_from(collective_call_of(c, w, k, i));
+		uint64_t ns = collective_waits_from(c, collective_call_of(c, w, k, i));
 		if (i != e.last && ns > e.second_ns)
 			e.second_ns = ns < e.last_ns ? ns : e.last_ns;
 	}
@@ -316,9 +316,54 @@ static bool is_complete(const struct collective_world *w)
 	return true;
 }
 
+/* A group of which some rank's process told nothing. */
+static void tell_incomplete(struct collectives *c, const struct collective_world *w, size_t more)
+{
+	char group[96], others[48] = "";
+	size_t i = 0;
+	while (w->groups[i] != SIZE_MAX)
+		i++;
+	if (more)
+		snprintf(others, sizeof(others), ", nor are %zu others", more);
+	snprintf(c->left_out, sizeof(c->left_out),
+		 "group %s is not compared: rank %zu called nothing of it that is known to be "
+		 "of it%s",
+		 collective_group_text(group, sizeof(group), w->of, 0), w->ranks[i], others);
+}
+
+static size_t count_incomplete(const struct collectives *c, const struct collective_world **first)
+{
+	size_t n = 0;
+	for (size_t i = c->nworlds; i-- > 0;)
+		if (c->worlds[i].of && !is_complete(&c->worlds[i])) {
+			*first = &c->worlds[i];
+			n++;
+		}
+	return n;
+}
+
+/* Of groups that are known on some ranks only, and on none. */
+static void tell_left_out(struct collectives *c)
+{
+	const struct collective_world *first = NULL;
+	size_t n = count_incomplete(c, &first);
+	if (n) {
+		tell_incomplete(c, first, n - 1);
+		return;
+	}
+	for (size_t i = 0; i < c->ngroups; i++)
+		n += c->groups[i].id < 0 && c->groups[i].address && c->groups[i].calls[NUMBERED].n;
+	if (n && c->descs.used)
+		snprintf(c->left_out, sizeof(c->left_out),
+			 "%zu group%s not compared: which ranks have %s could not be read from "
+			 "the process",
+			 n, n > 1 ? "s are" : " is", n > 1 ? "them" : "it");
+}
+
 static void match_worlds(struct collectives *c)
 {
 	size_t n = 0;
+	tell_left_out(c);
 	for (size_t i = 0; i < c->nworlds; i++) {
 		struct collective_world *w = &c->worlds[i];
 		if (!is_complete(w)) {

@@ -73,6 +73,14 @@ static bool any_is_done(const struct collectives *c)
 	return false;
 }
 
+static bool any_has_purpose(const struct collectives *c)
+{
+	for (size_t i = 0; i < c->nrows; i++)
+		if (c->rows[i].purpose)
+			return true;
+	return false;
+}
+
 static uint64_t median(const struct collective_row *r)
 {
 	uint64_t ns = histogram_quantile(&r->ns, 0.5); /* the middle of a bucket */
@@ -106,6 +114,8 @@ static void add_row(struct table *t, const struct collectives *c, const struct c
 					 : "");
 	}
 	table_cell(t, collective_text(text, sizeof(text), &r->what));
+	if (any_has_purpose(c))
+		table_cell(t, r->purpose ? r->purpose : "");
 	group_text(text, sizeof(text), r);
 	table_cell(t, text);
 	table_cell(t, where_text(text, sizeof(text), r->where, NULL, PHASE_FORWARD, files));
@@ -127,6 +137,8 @@ static void add_columns(struct table *t, const struct collectives *c)
 		table_column(t, "Spread", TABLE_RIGHT);
 	}
 	table_column(t, "Collective", TABLE_LEFT);
+	if (any_has_purpose(c))
+		table_column(t, "For", TABLE_LEFT);
 	table_column(t, "Group", TABLE_LEFT);
 	table_column(t, "Where", TABLE_LEFT);
 }
@@ -170,6 +182,10 @@ void collectives_print_compared(const struct collectives *c, FILE *f)
 		text_print_safe(f, trace_clock_text(text, sizeof(text), c->clocks[i]));
 		putc('\n', f);
 	}
+	if (c->left_out[0] && !c->why[0]) {
+		text_print_safe(f, c->left_out);
+		putc('\n', f);
+	}
 }
 
 int collectives_print(const struct collectives *c, FILE *f, const struct collectives_opts *opts)
@@ -188,6 +204,7 @@ int collectives_print(const struct collectives *c, FILE *f, const struct collect
 		collectives_print_compared(c, f);
 		print_notes(c, f);
 		r = table_print(t, f, opts->terminal.width, false);
+		r = r ? r : buckets_print(c, f, opts);
 	} else if (t) {
 		r = print_none(c, f);
 	}
@@ -219,6 +236,7 @@ static void json_row(struct json_out *j, const struct collectives *c,
 	json_number(j, "group", r->group_known, r->group);
 	json_number(j, "group_size", r->size >= 0, r->size);
 	collective_json_group(j, r->of);
+	json_text(j, "purpose", r->purpose);
 	json_where(j, r->where);
 	json_u64(j, "calls", r->calls);
 	json_u64(j, "p50_ns", median(r));
@@ -250,6 +268,7 @@ int collectives_print_json(const struct collectives *c, FILE *f)
 	json_u64(&j, "ranks", c->nworlds ? c->nranks : 0);
 	json_text(&j, "not_compared", c->why[0] ? c->why : NULL);
 	json_text(&j, "differs", c->differ[0] ? c->differ : NULL);
+	json_text(&j, "groups_not_compared", c->left_out[0] ? c->left_out : NULL);
 	trace_clocks_json(&j, c->clocks, c->nclocks);
 	json_open(&j, "rows", '[');
 	for (size_t i = 0; i < n; i++) {
@@ -258,6 +277,7 @@ int collectives_print_json(const struct collectives *c, FILE *f)
 	}
 	json_line(&j);
 	json_close(&j, ']');
+	buckets_json(c, &j);
 	json_close(&j, '}');
 	putc('\n', f);
 	free(rows);
@@ -304,6 +324,8 @@ static void csv_row(FILE *f, const struct collectives *c, const struct collectiv
 	putc(',', f);
 	for (uint32_t i = 0; r->of && i < r->of->n; i++)
 		fprintf(f, "%s%" PRId32, i ? " " : "", r->of->ranks[i]);
+	putc(',', f);
+	csv_text(f, r->purpose ? r->purpose : "");
 	putc('\n', f);
 }
 
@@ -315,7 +337,7 @@ int collectives_print_csv(const struct collectives *c, FILE *f)
 		return -ENOMEM;
 	fputs("collective,reduce_op,root,bytes,dtype,group,group_size,calls,p50_ns,max_ns,matched,"
 	      "spread_p50_ns,last_rank,last_calls,backend,done,done_p50_ns,bytes_per_s,waits,"
-	      "waited_p50_ns,waited_ns,file,line,function,group_name,group_ranks\n",
+	      "waited_p50_ns,waited_ns,file,line,function,group_name,group_ranks,purpose\n",
 	      f);
 	for (size_t i = 0; i < n; i++)
 		csv_row(f, c, rows[i]);

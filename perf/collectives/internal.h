@@ -8,6 +8,7 @@
 #include "base/table.h"
 #include "perf/collectives/collectives.h"
 #include "perf/report/aggregate.h"
+#include "perf/report/blocks.h"
 #include "symbolizer/target/process.h"
 
 #define COLLECTIVE_OPEN UINT64_MAX /* a call that had not ended */
@@ -19,8 +20,50 @@ struct collective_call {
 	uint64_t done_ns, wait_ns; /* when it was done, and first waited for; 0: not known */
 	uint64_t waited_ns;	   /* how long, if wait_ns */
 	uint64_t device_start_ns, device_end_ns; /* of NCCL's kernels for it; 0: not known */
-	uint32_t row;
+	uint32_t row, bucket1; /* bucket1: index of the bucket that it sent + 1; 0: none */
 	bool chosen;
+};
+
+/* A bucket of DistributedDataParallel in one backward. */
+struct collective_bucket {
+	uint32_t row, reducer;
+	uint64_t ready_ns;     /* when all its gradients were there; 0: not known */
+	uint64_t over_ns;      /* when nothing was left to compute in the backward; 0: not known */
+	const char *filled_by; /* the parameter whose gradient came last; NULL: not known */
+};
+
+/* The last bucket of a thread whose parameters were asked for, until a collective sends it. */
+struct bucket_sending {
+	uint64_t since_ns;
+	uint32_t bucket1; /* by index + 1; 0: sent */
+	const struct py_stack *stack;
+};
+
+/* Buckets of one number and with the same parameters. */
+struct bucket_row {
+	int64_t number;
+	const char *parameters; /* each on a line: its name, or "(64, 3) float32"; "": not known */
+	const char *filled_by;	/* of the first; NULL: not known */
+	bool filled_differ;	/* of the others another */
+	uint64_t calls, bytes;	/* bytes: 0: not known, or not all alike */
+	uint64_t left, done, lates; /* of how many it is known: */
+	struct histogram left_ns;   /* from its being ready to the end of what is computed */
+	struct histogram done_ns;   /* and until it was reduced */
+	struct histogram late_ns;   /* after what is computed */
+};
+
+struct buckets {
+	struct collective_reducer *reducers;
+	size_t nreducers, reducers_room;
+	struct collective_bucket *all;
+	size_t n, room;
+	struct bucket_row *rows;
+	size_t nrows, rows_room;
+	struct intern keys;
+	struct map by_reducer; /* by process and address */
+	struct map by_thread;  /* `sending`, by process and thread */
+	struct bucket_sending *sending;
+	size_t nsending, sending_room;
 };
 
 /* What is told of a Work: that it is done, or a wait for it. */
@@ -69,6 +112,8 @@ struct collective_process {
 /* What calls of a row have in common. The frame is that of one of them. */
 struct collective_row {
 	struct collective what; /* group: NULL */
+	const char *purpose;	/* of fully_shard "FSDP::all_gather (blocks.0)"; of a DTensor the
+				   module; NULL: none */
 	uint32_t group;		/* its number */
 	const struct group_desc *of;
 	int32_t size; /* -1: not known */
@@ -112,6 +157,8 @@ struct collectives {
 	uint64_t waits_not_known;	/* waits of which it is not known for what, or how long */
 	struct collective_mark *marks;
 	size_t nmarks, marks_room;
+	struct buckets buckets;
+	struct block_pairs blocks;
 	struct collective_kernel *kernels;
 	size_t nkernels, kernels_room;
 	bool blind;	/* recorded by an engine that does not see values of collectives */
@@ -127,6 +174,7 @@ struct collectives {
 	size_t nworlds;
 	char why[TRACE_CLOCK_TEXT_MAX];
 	char differ[640];
+	char left_out[200]; /* which groups are not compared, and why */
 };
 
 /* The process, by index, of a PID, and of a rank if that is known (rank + 1, else 0): several hosts
@@ -148,10 +196,15 @@ struct collective_entry collective_entered(const struct collectives *c,
 					   const struct collective_world *w, size_t k);
 
 /* When a rank began to wait for what it had called, as far as is known: in the call if not later.
- */
-static inline uint64_t collective_waits_from(const struct collective_call *call)
+ * DistributedDataParallel waits for no bucket of which it is known when it was done before nothing
+ * is left to compute. */
+static inline uint64_t collective_waits_from(const struct collectives *c,
+					     const struct collective_call *call)
 {
-	return call->wait_ns ? call->wait_ns : call->start_ns;
+	const struct collective_bucket *b =
+	    call->bucket1 && call->done_ns ? &c->buckets.all[call->bucket1 - 1] : NULL;
+	uint64_t ns = call->wait_ns ? call->wait_ns : b ? b->over_ns : 0;
+	return ns > call->start_ns ? ns : call->start_ns;
 }
 
 /* The call of a rank, by place; NULL: it has no more. */
@@ -162,6 +215,29 @@ static inline const struct collective_call *collective_call_of(const struct coll
 	const struct collective_calls *calls = &c->groups[w->groups[rank]].calls[NUMBERED];
 	return k < calls->n ? &calls->all[k] : NULL;
 }
+
+/* buckets.c: what a Reducer's methods tell; each takes part in a call of see_event in the order of
+ * the events' ends. 0 or -ENOMEM. */
+bool collective_is_reducers(const struct op_desc *op);
+int collectives_see_reducer(struct collectives *c, uint32_t process, const struct op_event *ev);
+
+/* The bucket that the call sends, by index + 1; 0: none. */
+uint32_t collective_bucket_sent(struct collectives *c, uint32_t process, const struct op_event *ev);
+
+/* Add a call with a bucket to the bucket's row. 0 or -ENOMEM. */
+int collective_bucket_sum(struct collectives *c, const struct collective_call *call);
+
+void buckets_free(struct buckets *b);
+
+/* buckets_print.c: a table, and a JSON array, of all rows with calls. */
+int buckets_print(const struct collectives *c, FILE *f, const struct collectives_opts *opts);
+void buckets_json(const struct collectives *c, struct json_out *j);
+
+/* purpose.c. What it is called for: the innermost block of record_function that is open on its
+ * thread, if it is of those by which fully_shard (torch/distributed/fsdp/_fully_shard, 2.13) tells
+ * for which module it gathers; others' names may be others in each step. Of a DTensor's, the
+ * module. */
+const char *collective_purpose_of(const struct collectives *c, const struct op_event *ev);
 
 /* works.c: waits and ends of calls. 0 or -ENOMEM. */
 bool collective_is_wait(const struct op_desc *op);

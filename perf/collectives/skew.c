@@ -46,7 +46,7 @@ static int add_call(struct skew_group *s, size_t k)
 	s->ranks[e.last].lead_ns += e.last_ns - e.second_ns;
 	for (size_t i = 0; i < s->world->nranks; i++) {
 		const struct collective_call *call = collective_call_of(s->c, s->world, k, i);
-		uint64_t from = collective_waits_from(call);
+		uint64_t from = collective_waits_from(s->c, call);
 		from = from > before_ns ? from : before_ns;
 		s->ranks[i].waits_ns += e.last_ns > from ? e.last_ns - from : 0;
 		if (histogram_add(&s->ranks[i].late_ns, call->start_ns - e.first_ns))
@@ -214,7 +214,8 @@ static uint64_t waited(const struct skew_group *s, size_t rank, uint64_t from, u
 	for (size_t i = call_after(s, from); i < s->n && from < to; i++) {
 		const struct collective_call *call =
 		    collective_call_of(s->c, s->world, s->calls[i], rank);
-		uint64_t waits = collective_waits_from(call), start = waits > from ? waits : from,
+		uint64_t waits = collective_waits_from(s->c, call),
+			 start = waits > from ? waits : from,
 			 end = s->entries[i].last_ns < to ? s->entries[i].last_ns : to;
 		if (call->start_ns >= to)
 			break;

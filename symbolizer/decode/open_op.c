@@ -72,6 +72,28 @@ static void leave_out(struct value *v, uint16_t n)
 		v[i] = value_not_decoded(too_little_time);
 }
 
+/* The names of parameters: a list of strings, None where one is not known. */
+static struct value names_of(const struct decode *d, const struct value *parameters, uint64_t ns)
+{
+	struct value names = {.kind = VALUE_LIST};
+	if (parameters->kind != VALUE_LIST || !d->target->py)
+		return value_not_decoded("which parameters these are is not known");
+	names.items = arena_alloc(d->arena, parameters->count * sizeof(*names.items) + 1);
+	for (; names.items && names.count < parameters->count; names.count++) {
+		const struct value *v = &parameters->items[names.count];
+		const struct py_stack *s =
+		    v->kind == VALUE_TENSOR ? py_parameter_stack(d->target->py, v->tensor->impl, ns)
+					    : NULL;
+		names.items[names.count] = value_none();
+		if (s && s->parameter)
+			names.items[names.count] =
+			    (struct value){.kind = VALUE_STRING,
+					   .str = s->parameter,
+					   .count = (uint32_t)strlen(s->parameter)};
+	}
+	return names.items ? names : value_not_decoded("no memory");
+}
+
 void open_op_results(struct target *t, struct open_op *o, const struct items *exit, bool lean)
 {
 	const struct op_probe *p = o->probe;
@@ -91,6 +113,8 @@ void open_op_results(struct target *t, struct open_op *o, const struct items *ex
 	} else if (p->values_known) {
 		for (uint16_t i = 0; v && i < n; i++)
 			v[i] = decode_value(&d, &p->abi.results[i], exit);
+		if (v && p->role == ROLE_REDUCER)
+			v[1] = names_of(&d, &v[0], o->ev.start_ns);
 	}
 	o->ev.results = v;
 	o->ev.nresults = v && (p->values_known || p->role == ROLE_BOXED) ? n : 0;

@@ -101,7 +101,8 @@ static struct open_op *push_op(struct decoder *d, struct decoder_thread *t, cons
 	return o;
 }
 
-static void on_entry(struct decoder *d, struct target *t, struct decoder_thread *th,
+/* Whether there was room for it. */
+static bool on_entry(struct decoder *d, struct target *t, struct decoder_thread *th,
 		     const struct hit *h, const struct items *it)
 {
 	close_to(d, th, h);
@@ -109,7 +110,7 @@ static void on_entry(struct decoder *d, struct target *t, struct decoder_thread 
 	struct open_op *o = push_op(d, th, h);
 	if (!o) {
 		d->dropped++;
-		return;
+		return false;
 	}
 	o->probe = &t->ops->ops[h->op];
 	o->ev.op = target_identify(t, o->probe, it, &o->reg);
@@ -125,9 +126,25 @@ static void on_entry(struct decoder *d, struct target *t, struct decoder_thread 
 	    !(open_op_is_node(o) &&
 	      (open_op_tie(t, o, it) || open_op_accumulates(t, o, it, h->ts))))
 		open_op_locate(o, up, h->flags & HIT_BACKWARD ? &th->after : NULL);
+	if (o->probe->role == ROLE_REDUCER && !o->ev.where_stack)
+		o->ev.where_stack = o->ev.stack;
 	open_op_args(t, o, it, h->flags & HIT_LEAN);
 	if (d->start_fn)
 		d->start_fn(&o->ev, d->arg);
+	return true;
+}
+
+/* Whether of the function only the entry is an event. */
+static bool is_moment(const struct target *t, uint32_t op)
+{
+	return t->ops->ops[op].role == ROLE_REDUCER && t->ops->plans[op].flags & PLAN_ASIDE;
+}
+
+static void on_moment(struct decoder *d, struct target *t, struct decoder_thread *th,
+		      const struct hit *h, const struct items *it)
+{
+	if (h->kind == HIT_ENTRY && on_entry(d, t, th, h, it))
+		close_op(d, th, h->ts, false);
 }
 
 static const struct op_desc *described(const struct target *t, enum compilation_kind kind)
@@ -267,7 +284,8 @@ static void on_sum(struct decoder *d, struct target *t, const struct hit *h)
 		return;
 	}
 	if (o.probe->role == ROLE_DONE || o.probe->role == ROLE_WRITTEN ||
-	    o.probe->role == ROLE_SLICES) /* of which it was the end, or a part, is not known */
+	    o.probe->role == ROLE_SLICES ||
+	    is_moment(t, h->op)) /* of which it was the end, or a part, is not known */
 		return;
 	if (role_is_counter(o.probe->role)) {
 		forget_compilation(d, h);
@@ -350,6 +368,8 @@ static void on_op(struct decoder *d, struct target *t, const struct hit *h)
 		pair_work_written(d, t, h, &it);
 	else if (t->ops->ops[h->op].role == ROLE_SLICES)
 		on_slices(d, t, th, h, &it);
+	else if (is_moment(t, h->op))
+		on_moment(d, t, th, h, &it);
 	else if (on_counter(d, t, th, h, &it))
 		return;
 	else if (h->kind == HIT_ENTRY)

@@ -149,4 +149,14 @@ int abi_has_hidden(const struct schema *s, const struct func_facts *facts);
 /* Plan the results of `s`, after the arguments. */
 void abi_plan_results(struct abi_builder *b, const struct schema *s, struct op_abi *out);
 
+/* Whether the mangled name is that of a method of c10d::Reducer that is traced, ROLE_REDUCER. */
+bool reducer_has_method(const char *symbol);
+
+/* Whether only its entry is traced, as an event that has no duration. */
+bool reducer_is_moment(const char *symbol);
+
+/* Describe such a method, and plan its reads; what is allocated is in the arena. Names of
+ * parameters, its second result, are what the decoder finds. 0 or -ENOMEM. */
+int reducer_plan(const char *symbol, struct arena *arena, struct op_probe *o, struct op_plan *p);
+
 #endif

@@ -288,18 +288,19 @@ static void plan_slices(struct op_probe *o, struct op_plan *p)
 }
 
 /* Of these only the entry is of use. */
-static bool is_of_end(uint8_t role)
+static bool is_moment(const struct found *f)
 {
-	return role == ROLE_DONE || role == ROLE_WRITTEN;
+	return f->role == ROLE_DONE || f->role == ROLE_WRITTEN ||
+	       (f->role == ROLE_REDUCER && reducer_is_moment(f->symbol));
 }
 
 static bool may_jump(const struct build *b, const struct found *f)
 {
-	return b->jumps &&
-	       (role_is_counter(f->role) ||
-		(f->file == OPS_CPU &&
-		 (f->role == ROLE_CALL || f->role == ROLE_NODE || f->role == ROLE_ENGINE ||
-		  f->role == ROLE_SLICES || f->role == ROLE_WAIT || is_of_end(f->role))));
+	return b->jumps && (role_is_counter(f->role) ||
+			    (f->file == OPS_CPU &&
+			     (f->role == ROLE_CALL || f->role == ROLE_NODE ||
+			      f->role == ROLE_ENGINE || f->role == ROLE_SLICES ||
+			      f->role == ROLE_WAIT || f->role == ROLE_REDUCER || is_moment(f))));
 }
 
 /* Change the facts about a function just analysed to those for jumps. What has no windows has no
@@ -316,7 +317,7 @@ static int use_windows(const struct build *b, const struct found *f, struct retu
 		return r;
 	if (w.entry.len && w.nexits)
 		*facts = w.facts;
-	else if (w.entry.len && is_of_end(f->role))
+	else if (w.entry.len && is_moment(f))
 		*facts = (struct func_facts){.entry = w.entry.off,
 					     .entry_len = w.entry.len,
 					     .exit_kind = EXIT_JUMP,
@@ -361,7 +362,9 @@ static int plan_op(struct worker *w, size_t i, struct func_facts *facts, struct 
 		return plan_grads(w, o, p);
 	if (f->role == ROLE_WAIT)
 		return plan_wait(w, o, p);
-	if (is_of_end(f->role)) {
+	if (f->role == ROLE_REDUCER)
+		return reducer_plan(f->symbol, &w->arena, o, p);
+	if (is_moment(f)) {
 		plan_done(o, p);
 		return 0;
 	}

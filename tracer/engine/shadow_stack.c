@@ -122,7 +122,7 @@ static void begin_hit(struct shadow_stack *t, const struct op_hit *h, const stru
 static void put_python(struct shadow_stack *t, const struct op_hit *h, bool up_sent,
 		       const struct open_op *up, struct open_op *f)
 {
-	f->py_sent = true;
+	f->py_sent = !f->aside; /* in what is recorded, it encloses nothing */
 	if (!f->py.frame)
 		hit_buf_item(h->out, ITEM_STACK, 0, STACK_NONE);
 	else if (up_sent && up->py.frame == f->py.frame && up->py.instr == f->py.instr)

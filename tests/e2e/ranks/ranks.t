@@ -43,9 +43,15 @@ collectives() {
 	"$DITRACE" script --collectives --format jsonl "$T/data" >"$T/calls"
 	ok "all collectives are there, in order, and no others" verify ranks/collectives "$T/calls" "$T/store"
 	"$DITRACE" report --collectives --no-pager --format csv "$T/data" >"$T/report"
-	like "those of both ranks are one" "$T/report" '^allreduce,SUM,,8,float32,1,2,80,[0-9]+,[0-9]+,40,[0-9]+,1,[0-9]+,gloo,80,[0-9]+,[0-9]+,80,[0-9]+,[0-9]+,.*,late,[a-z0-9]+,0 1$'
+	like "those of both ranks are one" "$T/report" '^allreduce,SUM,,8,float32,1,2,80,[0-9]+,[0-9]+,40,[0-9]+,1,[0-9]+,gloo,80,[0-9]+,[0-9]+,80,[0-9]+,[0-9]+,.*,late,[a-z0-9]+,0 1,$'
 	like "with DDP's own" "$T/report" '^allreduce,SUM,,144,float32,0,2,10,'
+	"$DITRACE" report --collectives --no-pager --format json "$T/data" >"$T/report"
+	ok "and its buckets, with their parameters, and when each was reduced" jq -e '.buckets | ([.[].calls] | add == 10) and all(.[]; .bucket == 0 and .bytes == 144 and (.parameters | length == 2) and .left_p50_ns > 0 and .done_p50_ns > 0 and .late_p50_ns != null) and ([.[] | select(.parameters | sort == ["module.bias", "module.weight"]) | .calls] | add >= 4)' "$T/report"
+	ok "each of its calls tells its bucket" jq -se '[.[] | select(.bucket == 0)] | length == 10 and all(.[]; .bytes == 144 and .function == "step")' "$T/calls"
+	"$DITRACE" report --collectives --no-pager "$T/data" >"$T/report"
+	like "in a table of their own" "$T/report" '^ +0 +[0-9]+ +144 B .* module.(weight|bias) +module.(weight|bias), module.(weight|bias)$'
 	"$DITRACE" script "$T/data" >"$T/text"
+	like "the end of what it computes is told, at its line" "$T/text" '^c10d::Reducer::finalize_backward +backward .*/ddp.py:[0-9]+ step: loss.backward\(\)'
 	like "at the parameter whose gradient has filled a bucket" "$T/text" '^c10d::allreduce_ +backward .* gradient accumulation of '
 	"$DITRACE" report --skew --no-pager "$T/data" >"$T/skew"
 	like "the late rank is named" "$T/skew" '^rank 1 comes last in [0-9]+ of the [0-9]+ collectives that were waited for \(of 4[0-9]\), by [0-9]+ ms in the median: '
@@ -66,6 +72,20 @@ subgroups() {
 	"$DITRACE" script --collectives --format jsonl "$T/mesh" >"$T/calls"
 	ok "each call has the ranks of its group" jq -se 'all(.[]; .rank as $r | .group_ranks | index($r) != null) and ([.[] | select(.group_size == 2) | .group_ranks] | unique == [[0,1],[0,2],[1,3],[2,3]])' "$T/calls"
 	ok "a root is named by its rank among all" jq -se '[.[] | select(.collective == "broadcast") | .root] == [3, 3]' "$T/calls"
+}
+
+# Of each module that fully_shard has: parameters are gathered before its forward and its backward (of the outermost one only
+# before its forward), gradients reduced. Of DTensors: what the second layer gives is reduced.
+sharded() {
+	local plain
+	plain=$("$PY" ranks/launch.py ranks/sharded.py "$T/plain-store" 2>/dev/null)
+	"$DITRACE" run --engine shim -o "$T/sharded/" -- "$PY" ranks/launch.py ranks/sharded.py "$T/sharded-store" >"$T/out" 2>"$T/err"
+	is "sharded ranks end with the same losses" "$? $(cat "$T/out")" "0 $plain"
+	[ "$plain" = none ] && { skip "PyTorch has no fully_shard" 2; return; }
+	"$DITRACE" script --collectives --format jsonl "$T/sharded" >"$T/calls"
+	ok "each collective of fully_shard tells the module that it is for" jq -se '[.[] | select(.purpose // "" | startswith("FSDP::")) | "\(.collective) \(.purpose)"] | group_by(.) | map({(.[0]): length}) | add == {"allgather FSDP::all_gather": 6, "allgather FSDP::all_gather (0)": 12, "allgather FSDP::all_gather (1)": 12, "reduce_scatter FSDP::post_backward_reduce": 6, "reduce_scatter FSDP::post_backward_reduce (0)": 6, "reduce_scatter FSDP::post_backward_reduce (1)": 6}' "$T/calls"
+	"$DITRACE" report --collectives --pager never "$T/sharded" >"$T/report"
+	like "and of a DTensor, its own" "$T/report" '^ +6 +128 B .* allreduce SUM float32 async +1 +0 \(ranks 0, 1\) gloo '
 }
 
 several_hosts() {
@@ -166,6 +186,7 @@ all() {
 	read_by_others
 	collectives
 	subgroups
+	sharded
 	if of_first_torch; then several_hosts; else skip "traces of two hosts were merged with another torch: make test-long" 14; fi
 	if of_other_torch; then without_library; else skip "ranks without the library: with the other torch, or make test-long" 2; fi
 	hang

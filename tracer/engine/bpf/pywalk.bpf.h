@@ -225,7 +225,7 @@ __noinline int has_moved_on(struct bpf_thread *t, const struct proc_conf *p, __u
 static __always_inline void put_python(struct bpf_thread *t, const struct proc_conf *p, int up_sent,
 				       const struct frame *up, struct frame *f)
 {
-	f->py_sent = 1;
+	f->py_sent = !f->aside; /* in what is recorded, it encloses nothing */
 	if (!f->py_frame)
 		begin_item(t, ITEM_STACK, 0, STACK_NONE);
 	else if (up_sent && up->py_frame == f->py_frame && up->py_instr == f->py_instr)

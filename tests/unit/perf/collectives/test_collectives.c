@@ -13,6 +13,12 @@ static const struct op_desc allreduce = {.name = "c10d::allreduce_", .schema = "
 			    barrier = {.name = "c10d::barrier", .schema = ""},
 			    send = {.name = "c10d::send", .schema = ""},
 			    shutdown_op = {.name = "c10d::shutdown", .schema = ""},
+			    bucket_ready = {.name = "c10d::Reducer::mark_bucket_ready",
+					    .schema = ""},
+			    bucket_sent = {.name = "c10d::Reducer::get_variables_for_bucket",
+					   .schema = ""},
+			    backward_over = {.name = "c10d::Reducer::finalize_backward",
+					     .schema = ""},
 			    mm = {.name = "aten::mm", .schema = ""};
 
 static struct value args[4], tensors[2];
@@ -166,7 +172,7 @@ static void ranks_are_matched(void **state)
 	}
 	const char *text = matched(c);
 	assert_non_null(strstr(text, "allreduce,SUM,,96,float32,0,2,10,10,10,5,"));
-	assert_non_null(strstr(text, ",1,4,,0,,,0,,,/home/me/train.py,13,forward,,\n"));
+	assert_non_null(strstr(text, ",1,4,,0,,,0,,,/home/me/train.py,13,forward,,,\n"));
 	assert_non_null(strstr(text, "send,,1,96,float32,0,2,1,"));
 	ev = of_rank(1, &allreduce, 29 * MS);
 	assert_true(collectives_number(c, &ev, &group, &number));
@@ -297,6 +303,27 @@ static void groups_of_some_ranks(void **state)
 	assert_string_equal(collective_group_text(text, sizeof(text), &descs[1], 7),
 			    "2 (ranks 0, 2)");
 	skew_free(s);
+	collectives_free(c);
+}
+
+/* Of a group's ranks one has called nothing in it: that is told. */
+static void a_group_that_is_not_compared(void **state)
+{
+	static const int32_t ranks[] = {0, 1};
+	static const struct group_desc descs[] = {{"0", ranks, 2}, {"1", ranks, 2}};
+	struct collectives *c = two_ranks(true, "here");
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		struct op_event ev = of_rank(i & 1, &allreduce, 10 * MS * (1 + (uint64_t)i));
+		args[1].group.of = &descs[i / 2];
+		args[1].group.address += (uint64_t)i << 32;
+		see(c, ev);
+	}
+	assert_int_equal(collectives_match(c), 0);
+	assert_int_equal(c->nworlds, 1);
+	assert_string_equal(c->left_out,
+			    "group 1 (ranks 0, 1) is not compared: rank 1 called nothing "
+			    "of it that is known to be of it");
 	collectives_free(c);
 }
 
@@ -576,6 +603,66 @@ static void several_are_under_way(void **state)
 	collectives_free(c);
 }
 
+static void reducer(struct collectives *c, const struct op_desc *op, int number, uint64_t at)
+{
+	static struct value parameters[] = {{.kind = VALUE_TENSOR, .tensor = &sample_tensor},
+					    {.kind = VALUE_TENSOR, .tensor = &sample_tensor}};
+	static struct value names[] = {{.kind = VALUE_STRING, .str = "fc.bias", .count = 7},
+				       {.kind = VALUE_NONE}};
+	struct value results[] = {{.kind = VALUE_LIST, .items = parameters, .count = 2},
+				  {.kind = VALUE_LIST, .items = names, .count = 2}};
+	struct op_event ev = call(op, 100, at, at);
+	add_arg(&ev, int_value(0x7000));
+	add_arg(&ev, int_value(number));
+	ev.results = results;
+	ev.nresults = op == &bucket_sent ? 2 : 0;
+	see(c, ev);
+}
+
+static const struct collective_bucket *bucket(const struct collectives *c, uint64_t at)
+{
+	for (size_t i = 0; i < c->groups[0].calls[1].n; i++)
+		if (c->groups[0].calls[1].all[i].start_ns == at)
+			return &c->buckets.all[c->groups[0].calls[1].all[i].bucket1 - 1];
+	fail();
+	return NULL;
+}
+
+/* Bucket 1 is ready first and is sent second; what the thread calls then is the program's. With a
+ * static graph each is told to be bucket 0. */
+static void buckets_of_a_backward(void **state)
+{
+	(void)state;
+	struct collectives *c = two_ranks(true, "here");
+	reducer(c, &bucket_ready, 1, 10);
+	reducer(c, &bucket_ready, 0, 20);
+	for (int i = 0; i < 2; i++) {
+		reducer(c, &bucket_sent, i, 30 + 100 * (uint64_t)i);
+		see(c, of_rank(0, &allreduce, 40 + 100 * (uint64_t)i));
+	}
+	see(c, of_rank(0, &allreduce, 300));
+	reducer(c, &backward_over, 0, 400);
+	for (uint64_t i = 0; i < 2; i++) {
+		reducer(c, &bucket_sent, 0, 500 + 100 * i);
+		see(c, of_rank(0, &allreduce, 550 + 100 * i));
+	}
+	assert_int_equal(collectives_match(c), 0);
+	for (int i = 0; i < 4; i++) {
+		uint64_t at = (uint64_t[]){40, 140, 550, 650}[i];
+		struct op_event ev = of_rank(0, &allreduce, at);
+		assert_int_equal(collectives_bucket(c, &ev), i % 2);
+		assert_int_equal(bucket(c, at)->ready_ns, i == 0 ? 20 : i == 1 ? 10 : 0);
+		assert_int_equal(bucket(c, at)->over_ns, i < 2 ? 400 : 0);
+	}
+	struct op_event ev = of_rank(0, &allreduce, 300);
+	assert_int_equal(collectives_bucket(c, &ev), -1);
+	assert_int_equal(collectives_sum(c), 0);
+	assert_int_equal(c->buckets.nrows, 2);
+	assert_non_null(strstr(c->buckets.rows[0].parameters, "fc.bias\n("));
+	assert_true(c->buckets.rows[0].bytes == 96 && c->buckets.rows[0].calls == 2);
+	collectives_free(c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -584,6 +671,7 @@ int main(void)
 	    cmocka_unit_test(chosen_calls),
 	    cmocka_unit_test(ranks_that_are_not_compared),
 	    cmocka_unit_test(groups_of_some_ranks),
+	    cmocka_unit_test(a_group_that_is_not_compared),
 	    cmocka_unit_test(calls_that_differ),
 	    cmocka_unit_test(the_last_start_is_compared),
 	    cmocka_unit_test(a_rank_that_is_late),
@@ -594,6 +682,7 @@ int main(void)
 	    cmocka_unit_test(calls_are_waited_for),
 	    cmocka_unit_test(nobody_waits_meanwhile),
 	    cmocka_unit_test(several_are_under_way),
+	    cmocka_unit_test(buckets_of_a_backward),
 	};
 	return unit_run(tests, NULL, NULL);
 }
