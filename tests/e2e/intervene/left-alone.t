@@ -47,6 +47,7 @@ left_alone() {
 	changed --cast 'float32->float64'
 	why torch.ones_like "makes a tensor"
 	why torch.nn.functional.embedding "has a sparse gradient"
+	why torch.embedding ""
 	changed --overflow
 	why torch.zeros_like "has a tensor without memory"
 	like "why a result is not measured" "$T/err" '^\| torch.quantize_per_tensor output\[0\] +\| +a quantized tensor +\|'

@@ -46,6 +46,7 @@ show("factory", torch.ones_like(x))
 rows = torch.nn.Embedding.from_pretrained(torch.ones(3, 2), freeze=False, sparse=True)
 rows(torch.tensor([1, 2])).sum().backward()
 show("a sparse gradient", rows.weight.grad.to_dense())
+torch.embedding(torch.ones(3, 2, requires_grad=True), torch.tensor([1]), -1, True, False)  # scaled, and not sparse
 for recurrent in torch.nn.LSTM(2, 2, 2, dropout=0.5), torch.nn.GRU(2, 2):
     print("recurrent", tuple(recurrent(torch.zeros(1, 1, 2))[0].shape))
 torch.erf(x.clone().requires_grad_()).type_as(x).sum().backward()
