@@ -108,8 +108,7 @@ int overflow_add(struct overflow *o, const struct op_event *ev)
 	for (uint32_t i = 0; i < ev->stats->n; i++)
 		if (ev->stats->rows[i].why)
 			count_reason(o, ev->stats->rows[i].why);
-	if (!event_stats_bad_results(ev->stats) || op_gives_no_numbers(ev->op) ||
-	    event_gave_view(ev))
+	if (!event_bad_results(ev) || op_gives_no_numbers(ev->op) || event_gave_view(ev))
 		return 0;
 	struct overflow_row *r = row_of_overflow(o, ev);
 	if (!r)

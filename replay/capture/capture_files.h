@@ -21,6 +21,7 @@
 enum refusal {
 	REFUSED_NOT,
 	REFUSED_UNKNOWN,     /* some of the tensor's metadata is unknown */
+	REFUSED_WRAPPED,     /* its class has the numbers elsewhere, as those of torch.func */
 	REFUSED_STRANGE,     /* the tensor's metadata is contradictory */
 	REFUSED_DEVICE,	     /* its memory is on a device */
 	REFUSED_LAYOUT,	     /* it is not strided: sparse, nested, mkldnn */

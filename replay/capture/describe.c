@@ -14,6 +14,7 @@ const char *refusal_text(enum refusal r)
 	static const char *const texts[REFUSAL_COUNT] = {
 	    [REFUSED_NOT] = "nothing",
 	    [REFUSED_UNKNOWN] = "a tensor of which not all is known",
+	    [REFUSED_WRAPPED] = "a tensor that stands for others, as inside of vmap or grad",
 	    [REFUSED_STRANGE] = "a tensor whose shape, stride and storage contradict each other",
 	    [REFUSED_DEVICE] = "memory on a device",
 	    [REFUSED_LAYOUT] = "a layout that is not strided",
@@ -65,7 +66,9 @@ enum refusal extent_of(const struct tensor *t, bool devices, struct extent *out)
 	*out = (struct extent){.itemsize = (unsigned)names_itemsize(m->dtype)};
 	out->is_meta = !(m->unknown & TENSOR_NO_DEVICE) && m->device_type == META;
 	if (m->unknown & needed & (out->is_meta ? ~(unsigned)TENSOR_NO_DATA_PTR : ~0u))
-		return REFUSED_UNKNOWN;
+		return m->unknown & TENSOR_NO_LAYOUT && !(m->unknown & TENSOR_NO_SHAPE)
+			   ? REFUSED_WRAPPED
+			   : REFUSED_UNKNOWN;
 	if (!out->itemsize || m->ndim > TENSOR_MAX_DIM)
 		return REFUSED_UNKNOWN;
 	if (m->layout != STRIDED)

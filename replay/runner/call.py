@@ -1,4 +1,6 @@
 """Arguments and results."""
+import contextlib
+
 import torch
 
 from ditrace_runner.errors import Refused
@@ -169,12 +171,18 @@ class Call:
         c = self.capture
         args, kwargs = self.prepare()
         self.made_args, self.made_kwargs = args, kwargs
-        # The program's own hooks on saved tensors, such as a checkpoint's, are not told of this call.
-        own = torch.autograd.graph.saved_tensors_hooks(itself, itself)
+        # The program's own hooks on saved tensors, such as a checkpoint's, are not told of this call. Inside of
+        # torch.func's transforms hooks are refused; operators below these save nothing.
+        own = torch.autograd.graph.saved_tensors_hooks(itself, itself) if self.with_grad else contextlib.nullcontext()
         with torch.set_grad_enabled(self.with_grad), own:
             r = c.function(*args, **kwargs)
-        self.results = r = c.written(args, kwargs) if r is None and c.changes_inputs else r
-        return r
+        r = c.written(args, kwargs) if r is None and c.changes_inputs else r
+        self.results = convert(r, self.with_node) if self.with_grad else r
+        return self.results
+
+    def with_node(self, x):
+        """A result that is an input, as of contiguous() where nothing is to be done, has no node that gradients reach."""
+        return x.view_as(x) if any(x is t for t in self.copies.values() if t.requires_grad) else x
 
     def backward(self, grad_outputs, keep=False):
         """Gradients of all captured inputs that want one, and those that the node of the results gives."""

@@ -85,6 +85,12 @@ class Capture:
         return self.base in BITS or self.base in ("view", "view_copy") and any(
             isinstance(x, torch.dtype) for _, x in walk((self.args, self.kwargs)))
 
+    def is_without_numbers(self):
+        """Does it take or make tensors of the meta device?"""
+        devices = [t.device for t in self.tensors]
+        devices += [x for _, x in walk((self.args, self.kwargs)) if isinstance(x, torch.device)]
+        return any(d.type == "meta" for d in devices) or self.kwargs.get("device") == "meta"
+
     def was_in_grad(self, results):
         """Was a history of the results recorded, where some input wanted a gradient? A function may choose another
         algorithm then."""

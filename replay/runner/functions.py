@@ -20,6 +20,7 @@ RANDOM = set("""rand rand_like randn randn_like randint randint_like randperm no
     kaiming_uniform_ kaiming_normal_ xavier_uniform_ xavier_normal_ trunc_normal_ orthogonal_ sparse_ binomial _sample_dirichlet
     _standard_gamma svd_lowrank pca_lowrank lobpcg""".split())
 MARKS = set("profiler".split())  # namespaces of operators that mark something, and compute nothing
+DUALS = set("_make_dual _unpack_dual _fw_primal _enter_dual_level _exit_dual_level".split())
 DROPOUTS = set("dropout dropout_ dropout1d dropout2d dropout3d alpha_dropout alpha_dropout_ feature_dropout "
                "feature_dropout_ feature_alpha_dropout feature_alpha_dropout_".split())
 RNNS = set("lstm gru rnn_tanh rnn_relu".split())

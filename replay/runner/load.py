@@ -64,6 +64,12 @@ def rebuild_parameter(data, requires_grad, hooks=None, *state):
     return t
 
 
+def rebuild_meta(dtype, size, stride, requires_grad):
+    t = torch.empty_strided(size, stride, dtype=dtype, device="meta", requires_grad=requires_grad)
+    setattr(t, LOCATIONS, "meta")
+    return t
+
+
 def layout(name):
     found = getattr(torch, str(name).rsplit(".", 1)[-1], None)
     if not isinstance(found, torch.layout):
@@ -83,6 +89,7 @@ def of_items(make):
 
 HARMLESS = {("torch._utils", "_rebuild_tensor_v2"): rebuild, ("torch._utils", "_rebuild_tensor"): rebuild,
             ("torch._utils", "_rebuild_tensor_v3"): rebuild,
+            ("torch._utils", "_rebuild_meta_tensor_no_storage"): rebuild_meta,
             ("torch._utils", "_rebuild_parameter"): rebuild_parameter,
             ("torch._utils", "_rebuild_parameter_with_state"): rebuild_parameter,
             ("torch.serialization", "_get_layout"): layout, ("torch", "device"): torch.device,

@@ -9,7 +9,7 @@ from ditrace_runner.collective import collective
 from ditrace_runner.describe import describe_call
 from ditrace_runner.device import settled, why_missing
 from ditrace_runner.errors import Damaged, Refused, Skipped, first_line
-from ditrace_runner.functions import MARKS, Functions, namespace_of
+from ditrace_runner.functions import DUALS, MARKS, Functions, namespace_of
 from ditrace_runner.judge import Judge
 from ditrace_runner.pair import pair
 from ditrace_runner.talk import Talk
@@ -49,6 +49,10 @@ def serve(request, functions, talk, limit):
     talk.say(event="op", name=capture.name)
     if namespace_of(capture.name) in MARKS:
         raise Skipped("it marks a place in the program, and computes nothing")
+    if capture.base in DUALS:
+        raise Skipped("it belongs to a level of forward-mode differentiation, which only the program has")
+    if capture.is_without_numbers():
+        raise Skipped("its tensors are of the meta device, which has no numbers")
     choose(capture, request)
     limit.set(is_on_cpu(request))  # drivers of devices may map more than they take
     skipped = None

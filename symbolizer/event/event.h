@@ -415,8 +415,9 @@ void event_each_tensor(const struct op_event *ev, bool of_results, event_tensor_
 const struct tensor_stats *event_stats_next(const struct event_stats *s,
 					    const struct tensor_place *place, uint32_t *next);
 
-/* Number of NaN and infinite elements in all measured results. */
-uint64_t event_stats_bad_results(const struct event_stats *s);
+/* Number of NaN and infinite elements in all measured results, but those that only the op's own
+ * backward reads. */
+uint64_t event_bad_results(const struct op_event *ev);
 
 /* Whether the results of `op` are uninitialised or existing memory: aten::empty and its like,
  * resize_, set_. Decided by their names in PyTorch's native_functions.yaml. */

@@ -31,8 +31,9 @@ static bool are_known(const struct value *v, uint32_t n)
 {
 	struct extent x;
 	for (uint32_t i = 0; i < n; i++) {
-		if (v[i].kind == VALUE_TENSOR &&
-		    extent_of(v[i].tensor, true, &x) == REFUSED_UNKNOWN)
+		enum refusal r =
+		    v[i].kind == VALUE_TENSOR ? extent_of(v[i].tensor, true, &x) : REFUSED_NOT;
+		if (r == REFUSED_UNKNOWN || r == REFUSED_WRAPPED)
 			return false;
 		if (v[i].kind == VALUE_NOT_DECODED)
 			return false;

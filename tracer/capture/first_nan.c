@@ -139,8 +139,8 @@ static bool is_first(struct first_nan *f, const struct op_event *ev)
 {
 	struct unmeasured u = {.f = f, .stats = ev->stats};
 	event_each_tensor(ev, true, count_unmeasured, &u);
-	if (!event_stats_bad_results(ev->stats) || ev->op->kind == OP_FUNCTION ||
-	    op_gives_no_numbers(ev->op) || event_gave_view(ev))
+	if (!event_bad_results(ev) || ev->op->kind == OP_FUNCTION || op_gives_no_numbers(ev->op) ||
+	    event_gave_view(ev))
 		return false;
 	switch (inputs_of(ev)) {
 	case NOT_FINITE:

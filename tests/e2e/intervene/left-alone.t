@@ -41,17 +41,23 @@ left_alone() {
 	why torch.ones_like "makes a tensor"
 	why torch.lstm "cannot be compared: a random op"
 	like "what drops nothing out is compared" "$T/err" '^ +1 +1 +0 +torch.gru'
+	like "a result that is an argument has no gradient of its own" "$T/err" '^ +1 +1 +0 +torch.Tensor.type_as *$'
 	like "why sparse gradients are not judged" "$T/err" 'embedding +not judged: tensors of layout torch.sparse_coo are not compared$'
 	left
 	changed --cast 'float32->float64'
 	why torch.ones_like "makes a tensor"
 	why torch.nn.functional.embedding "has a sparse gradient"
+	why torch.embedding ""
 	changed --overflow
 	why torch.zeros_like "has a tensor without memory"
+	like "why a result is not measured" "$T/err" '^\| torch.quantize_per_tensor output\[0\] +\| +a quantized tensor +\|'
 	changed --fallback torch.abs
 	grep -q '^vmap' "$T/plain" || return 0 # before 2.0 a mode of PyTorch's dispatcher fails as_subclass
 	changed --compare all --level aten
 	unlike "nothing is wrong" "$T/err" WRONG
+	unlike "what torch.func's transforms call is judged" "$T/err" 'saved tensor hooks'
+	why c10d::allreduce_ "is not for the tensors of one process"
+	grep -q '^cond' "$T/plain" && why higher_order::cond "runs functions that it is given"
 }
 each_torch forking left_alone
 done_testing

@@ -60,10 +60,12 @@ replays() {
 
 	of_first_torch && choices || skip "what does not depend on PyTorch: make test-long"
 
-	"$DITRACE" run -o "$T/data" --capture="$T/other_arguments" --ops to.dtype,to.dtype_layout,to.device,slice_scatter,view.dtype,embedding_bag.padding_idx,addmm -- \
+	"$DITRACE" run -o "$T/data" --capture="$T/other_arguments" --ops to.dtype,to.dtype_layout,to.device,slice_scatter,view.dtype,embedding_bag.padding_idx,addmm,contiguous,_make_dual -- \
 		"$PY" replay/other_arguments.py >"$T/out" 2>&1
 	"${replay[@]}" "$T/other_arguments" >"$T/text" 2>&1
-	like "what Python passes by keyword, and what it must not leave out" "$T/text" '^11 op calls; 11 tensors right, 3 not judged$'
+	like "what Python passes by keyword, and what it must not leave out" "$T/text" '^14 op calls, 2 not compared; 13 tensors right, 3 not judged$'
+	like "what has no numbers is told" "$T/text" '^  not compared: 1: its tensors are of the meta device'
+	like "and what only the program has" "$T/text" '^  not compared: 1: it belongs to a level of forward-mode'
 	"${replay[@]}" --ops view --dtype float64 "$T/other_arguments" >"$T/text" 2>&1
 	like "a view of bits has none in another dtype" "$T/text" '^1 op calls, 1 not compared; 0 tensors right$'
 	like "and why not is told" "$T/text" '^  not compared: 1: it shows the bits of its input'

@@ -28,8 +28,14 @@ def attention(x):
     return scores.masked_fill(hidden, float("-inf")).softmax(-1)
 
 
+def aligned():
+    """The loss's own log_alpha, which its backward reads, begins with -inf."""
+    return torch.nn.functional.ctc_loss(torch.zeros(6, 1, 4).log_softmax(2), torch.tensor([[1, 2]]), (6,), (2,))
+
+
 def step(x, i):
     make_uninitialised()
+    aligned()
     loss = (attention(x) * 2 + i).relu().sum()
     loss.backward()
     return loss

@@ -46,10 +46,16 @@ show("factory", torch.ones_like(x))
 rows = torch.nn.Embedding.from_pretrained(torch.ones(3, 2), freeze=False, sparse=True)
 rows(torch.tensor([1, 2])).sum().backward()
 show("a sparse gradient", rows.weight.grad.to_dense())
+torch.embedding(torch.ones(3, 2, requires_grad=True), torch.tensor([1]), -1, True, False)  # scaled, and not sparse
 for recurrent in torch.nn.LSTM(2, 2, 2, dropout=0.5), torch.nn.GRU(2, 2):
     print("recurrent", tuple(recurrent(torch.zeros(1, 1, 2))[0].shape))
+torch.erf(x.clone().requires_grad_()).type_as(x).sum().backward()
 if hasattr(torch, "vmap"):
     show("vmap", torch.vmap(torch.mul)(x, x))
+    show("vjp", torch.func.vjp(lambda a: torch.mul(a, a), x)[1](x)[0])
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    torch.distributed.all_reduce(x)
+    torch.distributed.destroy_process_group()
 
 
 @torch.jit.script
@@ -73,7 +79,9 @@ del torch.lazy
 show("captured as a graph", capturing)
 
 if hasattr(torch, "compile") and sys.version_info < (3, 14):
-    show("compiled", torch.compile(lambda a: torch.exp(a) + 1, backend="aot_eager")(x))
+    show("compiled", torch.compile(lambda a: torch.exp(a) + 1, backend="aot_eager", fullgraph=True)(x))
+    if hasattr(torch.ops.higher_order, "cond"):
+        show("cond", torch.ops.higher_order.cond(True, lambda a: a + 1, lambda a: a - 1, (x,)))
 
     class Breaks:
         def __enter__(self):

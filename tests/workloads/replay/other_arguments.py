@@ -1,5 +1,6 @@
 """Calls of which the operator has arguments or results otherwise than Python's function."""
 import torch
+import torch.autograd.forward_ad as forward_ad
 from torch.utils._python_dispatch import TorchDispatchMode
 
 
@@ -19,3 +20,7 @@ weight = torch.ones(5, 3, requires_grad=True)  # three more results, of which ke
 torch.nn.functional.embedding_bag(torch.tensor([1, 2, 4]), weight, torch.tensor([0, 2]), mode="sum", padding_idx=1)
 with Boxed():  # two calls: Python's, and the boxed one
     torch.addmm(x[0, 0], x[0], torch.ones(4, 4), beta=2, alpha=3)
+torch.ones(3, 5, requires_grad=True)[:, :4].contiguous().sum().backward()  # of a copy without the gap: its input itself
+torch.ones(2, 3, device="meta").t().contiguous()
+with forward_ad.dual_level():
+    forward_ad.make_dual(x, x)

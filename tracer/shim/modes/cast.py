@@ -3,6 +3,7 @@ import functools
 
 import torch
 
+from ditrace_modes.arguments import named_arguments
 from ditrace_modes.calls import Unchanged
 from ditrace_modes.kernels import NARROW, is_tried, lacks_kernel, wants_gradient, why_lacking
 from ditrace_modes.level import LEVEL
@@ -39,8 +40,9 @@ def integers(args, kwargs):
 
 
 def gives_sparse(plan, args, kwargs):
-    """Whether its gradient is sparse, which autograd cannot cast back. Of what comes by position the last are flags."""
-    return plan.base in ("embedding", "embedding_bag") and (kwargs.get("sparse") or any(x is True for x in args))
+    """Whether its gradient is sparse, which autograd cannot cast back."""
+    return plan.base in ("embedding", "embedding_bag") and any(
+        name == "sparse" and x for name, x in named_arguments(plan, args, kwargs))
 
 
 def check_call(plan, args, kwargs):

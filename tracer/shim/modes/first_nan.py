@@ -91,7 +91,8 @@ class Before:
 def results_of(plan, result, before):
     """Without those that only the operator's own backward reads, of which parts may be memory as it was."""
     given = all_of(result)
-    skipped = set(range(1, len(given))) if "attention" in plan.base else PRIVATE.get(plan.base, ())
+    forward_attention = "attention" in plan.base and "backward" not in plan.base
+    skipped = set(range(1, len(given))) if forward_attention else PRIVATE.get(plan.base, ())
     found = tensors_in([x for i, x in enumerate(given) if i not in skipped])
     return found + [t for t in before.written if all(t is not x for x in found)]
 

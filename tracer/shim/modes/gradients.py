@@ -96,7 +96,8 @@ class Backward:
 
 
 def watch_backward(live, edges, result, at, number, kind=Backward, taken=0):
-    outs = [t for t in tensors_in(result) if t.requires_grad and t.grad_fn is not None]
+    # A result that is one of the arguments, as of type_as, has no node of this call.
+    outs = [t for t in tensors_in(result) if t.requires_grad and t.grad_fn is not None and (t.grad_fn, t.output_nr) not in edges]
     if not edges or not outs or len({t.grad_fn for t in outs}) != 1 or live.changes_inputs:
         return
     leaving = nodes_between(outs[0].grad_fn, edges, bool(live.casts))

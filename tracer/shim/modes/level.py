@@ -17,6 +17,13 @@ class Functions(functions.TorchFunctionMode):
 
 
 class Operators(operators.TorchDispatchMode):
+    supports_higher_order_operators = True  # or PyTorch fails those that run functions, as flex_attention
+
+    @classmethod
+    def ignore_compile_internals(cls):
+        """Or torch.compile leaves all as it is while the mode is on, and fails functions that must be one graph."""
+        return True
+
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         """The same."""
         return func(*args, **(kwargs or {}))

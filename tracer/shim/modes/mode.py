@@ -9,7 +9,7 @@ from ditrace_modes.level import LEVEL
 from ditrace_modes.link import LINK
 from ditrace_modes.plan import Plan
 from ditrace_modes.wrapped import bind_late
-from ditrace_runner.functions import base_name
+from ditrace_runner.functions import FOREIGN, MARKS, base_name, namespace_of
 
 # Functions that tell of a tensor, arrange for gradients, or move data: nothing is computed.
 NOT_COMPUTED = set("""size dim ndimension stride numel nelement element_size is_contiguous is_floating_point is_complex
@@ -43,8 +43,27 @@ def plan_of(func):
     return (*found, *out) if any(found) else None
 
 
+def is_higher(func):
+    """Of the dispatcher's operators: does it run functions that it is given, as cond? It has no schema."""
+    return LEVEL.is_aten and not hasattr(func, "_schema")
+
+
+def why_alone(plan):
+    """Why an operator is called as it is, whatever was asked for; None: it need not be."""
+    if is_higher(plan.func):
+        return "runs functions that it is given"
+    space = namespace_of(plan.name) if LEVEL.is_aten else ""
+    if space in MARKS:
+        return "marks a place in the program"
+    # Another call of one that talks to other processes would wait for calls that these never make.
+    return "is not for the tensors of one process" if space in FOREIGN else None
+
+
 def left_out(plan):
     """Of functions that are compared alone, and whose calls need no other look."""
+    why = plan and why_alone(plan)
+    if why:
+        return (plan.features[0], plan.name, why), True
     if plan is None or plan.features != ["compare"] or plan.when:
         return None, False
     reason = never_compared(plan)
@@ -68,6 +87,8 @@ def stand_in(func):
 
 def name_of(func):
     """As ditorch names functions, or as the dispatcher does operators. None: it is neither."""
+    if is_higher(func):
+        return f"higher_order::{func}"
     if LEVEL.is_aten:
         schema = func._schema
         return schema.name + ("." + schema.overload_name if schema.overload_name else "")

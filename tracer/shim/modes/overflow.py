@@ -2,7 +2,7 @@
 import torch
 
 from ditrace_modes.arguments import may_write
-from ditrace_modes.calls import Busy, Unchanged, check_readable, own_call, quietly
+from ditrace_modes.calls import Busy, Unchanged, check_readable, own_call, quietly, unfit
 from ditrace_modes.names import VIEWS
 from ditrace_modes.native import call_number, count, is_busy, is_out, statistics, tensors_in
 from ditrace_modes.values import Seen, all_of, place_text, tell_tables
@@ -24,7 +24,8 @@ def measured(name, x):
                 check_readable(t)
                 rows.append([name + path, *statistics(t)])
             except Exception as e:
-                rows.append([name + path, first_line(e)[:80], *[""] * (len(MEASURED) - 2)])
+                why = (unfit([t]) or first_line(e))[:80]
+                rows.append([name + path, why[4:] if why.startswith("has ") else why, *[""] * (len(MEASURED) - 2)])
     return rows
 
 

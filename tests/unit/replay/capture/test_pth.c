@@ -251,6 +251,8 @@ static void extents(void **state)
 	assert_int_equal(extent_of(&t, true, &x), REFUSED_NOT);
 	t.meta.unknown = TENSOR_NO_SHAPE;
 	assert_int_equal(extent_of(&t, true, &x), REFUSED_UNKNOWN);
+	t.meta.unknown = TENSOR_NO_STRIDE | TENSOR_NO_LAYOUT | TENSOR_NO_OFFSET;
+	assert_int_equal(extent_of(&t, true, &x), REFUSED_WRAPPED);
 }
 
 /* Describe `t`, and see that the i-th is in storage number storages[i]. */
