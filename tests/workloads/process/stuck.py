@@ -148,6 +148,8 @@ def call():
     import torch
 
     a, b = torch.ones(2, 3), torch.ones(3, 4)
+    with sleepy(0):
+        torch.mm(a, b)  # within it torch._dynamo is imported, where the signal must not come
     mode = sleepy(36000)
     ready()
     with mode:
