@@ -6,7 +6,7 @@ import torch
 from ditrace_runner import attention
 from ditrace_runner.load import LOCATIONS
 from ditrace_runner.memory import is_short
-from ditrace_runner.probe import INNER, ROUNDOFF
+from ditrace_runner.probe import HALVES, INNER, ROUNDOFF
 
 CONVOLUTIONS = set("""conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution _convolution
     conv_tbc cudnn_convolution cudnn_convolution_transpose cudnn_convolution_relu cudnn_convolution_add_relu npu_conv2d
@@ -18,7 +18,6 @@ PRODUCTS = set("""linear matmul mm bmm addmm addbmm baddbmm addmv mv dot vdot in
     matrix_power matrix_exp cov corrcoef _addmm_activation linear_backward matmul_backward _trilinear vecdot
     _transformer_encoder_layer_fwd npu_linear spmm hspmm smm dsmm hsmm saddmm""".split())
 WITH_BIAS = CONVOLUTIONS | {"linear"}
-HALVES = (torch.float16, torch.bfloat16)
 SINGLES = (torch.float32, torch.complex64)
 TF32 = 2.0**-11  # roundoff of its numbers; a kernel may also cut off what they do not hold, which is twice as much
 OF_CUT = 6  # roundoffs of TF32 that a result may be off by: two inputs that are cut off are four

@@ -22,10 +22,18 @@ from ditrace_runner.functions import (
     schemas_of,
 )
 from ditrace_runner.load import LOCATIONS, load, open_file
+from ditrace_runner.probe import HALVES
 
 # Where the step, 1 unless it is given, stands among the arguments. PyTorch 1.13 takes some number of its own for it.
 STEPS = {"slice_scatter": 5, "slice_copy": 4}
 LONGEST_JSON = 64 << 20  # bytes
+
+
+AUTOCAST = HALVES | {torch.float32}
+
+
+def dtypes_of(results):
+    return [t.dtype for _, t in walk(results) if isinstance(t, torch.Tensor)]
 
 
 def is_written(argument):
@@ -80,6 +88,10 @@ class Capture:
         if device is not None and not self.tensors:
             self.location = str(device)
 
+    def dtypes(self):
+        """Those that it computes with."""
+        return {self.dtype if self.dtype and t.dtype.is_floating_point else t.dtype for t in self.tensors}
+
     def is_of_bits(self):
         """Does float64 not stand in for the dtypes of its inputs?"""
         return self.base in BITS or self.base in ("view", "view_copy") and any(
@@ -113,23 +125,38 @@ class Capture:
                  if is_written(a)}
         return named or args[0]
 
+    def gives(self, dtypes):
+        """Does the call, run on the CPU as it is now, give results of these dtypes?"""
+        try:
+            return dtypes_of(Call(self).forward()) == dtypes
+        except (RuntimeError, TypeError):
+            return False
+
     def find_numbers(self, output):
         """The dispatcher has Python's numbers as tensors without dimensions, which count for less when the dtype of
         a result is chosen. A capture does not say which they are: those that it takes for the captured dtype."""
-        def dtypes(results):
-            return [t.dtype for _, t in walk(results) if isinstance(t, torch.Tensor)]
-
         kinds = (torch.float64, torch.int64, torch.bool, torch.complex128)
         maybe = {id(t) for t in self.tensors if not t.dim() and t.dtype in kinds and not t.requires_grad}
         if not maybe or output is None:
             return
         for self.numbers in (set(), maybe):
-            try:
-                if dtypes(Call(self).forward()) == dtypes(output["args"]):
-                    return
-            except (RuntimeError, TypeError):
-                pass
+            if self.gives(dtypes_of(output["args"])):
+                return
         self.numbers = set()
+
+    def find_autocast(self, output):
+        """Autocast runs a call with its floating inputs cast to one dtype, the result's, and a capture has those before.
+        It does not say so: they differ from each other, or from the result, and are of no use as they are."""
+        if self.dtype is not None or output is None:
+            return
+        wanted = dtypes_of(output["args"])
+        among = {d for d in [t.dtype for t in self.tensors] + wanted if d in AUTOCAST}
+        if len(among) < 2 or not among & HALVES or self.gives(wanted):
+            return
+        for self.dtype in dict.fromkeys(d for d in wanted if d in AUTOCAST):
+            if self.gives(wanted):
+                return
+        self.dtype = None
 
     def file(self, part):
         path = os.path.join(self.dir, part + ".pth")

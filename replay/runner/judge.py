@@ -10,9 +10,7 @@ from ditrace_runner.errors import Refused, first_line
 from ditrace_runner.functions import ORDERED, PRIVATE
 from ditrace_runner.load import LOCATIONS
 from ditrace_runner.memory import is_short
-from ditrace_runner.probe import PROBES, ROUNDOFF, Probe, noise_maker, overflow, rms, roundoff_of, with_witness
-
-HALVES = (torch.float16, torch.bfloat16)
+from ditrace_runner.probe import HALVES, PROBES, ROUNDOFF, Probe, noise_maker, overflow, rms, roundoff_of, with_witness
 
 
 def as_autograd_sums(g, edge):
@@ -58,7 +56,9 @@ class Judge:
         c.check_comparable()
         grads = None if self.request["forward_only"] else c.file("grad_outputs")
         c.differentiable = c.differentiable and grads is not None
-        c.find_numbers(c.file("output"))
+        output = c.file("output")
+        c.find_numbers(output)
+        c.find_autocast(output)
         self.run_actual(grads)
         self.reference = self.in_float64(grads)
         self.cpu = None
@@ -114,7 +114,7 @@ class Judge:
     def other_layouts(self, grads):
         """In half types the CPU's kernels for other layouts, or those without oneDNN, may round in between where that for
         this one does not."""
-        if self.cpu is None or self.cpu.dtype is not None or not any(t.dtype in HALVES for t in self.capture.tensors):
+        if self.cpu is None or self.cpu.dtype is not None or not self.capture.dtypes() & HALVES:
             return []
         found = []
         for layout, has_mkldnn in ((gapped, True), (transposed, True), (None, False)):

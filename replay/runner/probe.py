@@ -2,6 +2,7 @@
 CPU is."""
 import torch
 
+HALVES = {torch.float16, torch.bfloat16}
 ROUNDOFF = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8, torch.float32: 2.0**-24, torch.float64: 2.0**-53,
             torch.complex64: 2.0**-24, torch.complex128: 2.0**-53}
 SPACING = {}  # of dtypes that cannot be computed with

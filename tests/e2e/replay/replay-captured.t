@@ -70,6 +70,12 @@ replays() {
 	like "a view of bits has none in another dtype" "$T/text" '^1 op calls, 1 not compared; 0 tensors right$'
 	like "and why not is told" "$T/text" '^  not compared: 1: it shows the bits of its input'
 
+	"$DITRACE" run -o "$T/data" --capture="$T/autocast" --ops linear,bmm,cross_entropy_loss -- "$PY" replay/autocast.py >"$T/out" 2>&1
+	for of in rerun captured; do
+		"${replay[@]}" --of $of "$T/autocast" >"$T/text" 2>&1
+		like "calls under autocast, captured before its casts: $of" "$T/text" '^10 op calls; 26 tensors right$'
+	done
+
 	"${replay[@]}" --of captured --format json --detail "$T/grads" >"$T/grads.json" 2>"$T/err"
 	is "gradients that are not right" $? 1
 	is "are found where the node is known, and not judged where another may be meant" "$(verify replay/grad_verdicts "$T/grads.json")" \
