@@ -30,9 +30,8 @@ static const struct gloo_method {
      "c10d::allreduce_coalesced_",
      {{"tensors", TENSORS, 2}, {"process_group", GROUP, 1}, {"reduce_op", REDUCTION, 3}},
      GIVES_WORK},
-    {"_ZN4c10d16ProcessGroupGloo19allgather_coalescedERSt6vectorIS1_IN2at6TensorESaIS3_EESaIS5_"
-     "EERS5_"
-     "RKNS_16AllgatherOptionsE",
+    {"_ZN4c10d16ProcessGroupGloo19allgather_coalescedERSt6vectorIS1_IN2at6TensorESaIS3_EESaIS5_EE"
+     "RS5_RKNS_16AllgatherOptionsE",
      "c10d::allgather_coalesced_",
      {{"output_lists", NOT_READ, 2}, {"input_list", TENSORS, 3}, {"process_group", GROUP, 1}},
      GIVES_WORK},

@@ -46,6 +46,9 @@ exchanged() {
 	rm -r "$T"/b/rank2/op_tools_results/op_capture_results/*allreduce*
 	replayed --ops allreduce_ "$T/b"
 	like "without a rank's" "$T/json" "\"verdict\":\"not run\".*rank 2's is not there: cannot be judged"
+	find "$T/b" -path '*c10d.reduce_.default*' -name '*.json' -exec sed -i 's/"reduce_op": "SUM"/"reduce_op": "PREMUL_SUM"/' {} +
+	replayed --ops reduce_ "$T/b"
+	like "a reduction that a capture does not tell" "$T/json" '"verdict":"not judged".*what PREMUL_SUM multiplies by is not captured: not judged'
 	in_long || { skip "another run, with noise: make test-long" && return; }
 	captured "$T/c" noise
 	diff_of "$T/a" "$T/c"
