@@ -121,8 +121,11 @@ class Collective:
             self.exact(a, terms[0], say)
         elif self.reduce_op in EXACT:
             self.least_or_most(a, terms, say)
-        elif self.reduce_op not in ADDS or (self.reduce_op == "AVG" and not is_float(a)):
-            self.talk.say(event="skip", reason=f"a reduction by {self.reduce_op or 'what is not known'} is not judged", **say)
+        elif self.reduce_op == "AVG" and not is_float(a):
+            self.talk.say(event="skip", reason="how a mean of integers is rounded is not defined: not judged", **say)
+        elif self.reduce_op not in ADDS:
+            why = "what PREMUL_SUM multiplies by is not captured" if self.reduce_op == "PREMUL_SUM" else "the reduction is not known"
+            self.talk.say(event="skip", reason=why + ": not judged", **say)
         elif not is_float(a):
             self.exact(a, self.in_turn(terms), say)
         else:

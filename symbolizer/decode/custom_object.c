@@ -108,16 +108,13 @@ static struct value block(struct arena *a, uint64_t addr)
 	return v.str ? v : value_not_decoded("no memory");
 }
 
-struct value decode_custom_object(const struct decode *d, const struct item *held)
+struct value decode_object(const struct decode *d, uint64_t addr, const uint8_t *p, uint32_t len)
 {
 	struct target *t = d->target;
-	const uint8_t *p = (const uint8_t *)(held + 1);
-	uint64_t addr, vtable;
-	if (held->len < sizeof(addr) + sizeof(vtable))
+	uint64_t vtable;
+	if (len < sizeof(vtable))
 		return value_not_decoded("memory could not be read");
-	memcpy(&addr, p, sizeof(addr));
-	memcpy(&vtable, p += sizeof(addr), sizeof(vtable));
-	uint32_t len = held->len - (uint32_t)sizeof(addr);
+	memcpy(&vtable, p, sizeof(vtable));
 	struct rtti_class *class = rtti_of_vtable(t->rtti, vtable);
 	if (rtti_is_a(class, "N4c10d12ProcessGroupE"))
 		return group(t, addr, p, len);
@@ -129,4 +126,14 @@ struct value decode_custom_object(const struct decode *d, const struct item *hel
 	if (rtti_is_a(class, "N5torch8autograd8profiler20PythonRecordFunctionE"))
 		return block(d->arena, addr);
 	return value_not_decoded("an object of a class ditrace does not know");
+}
+
+struct value decode_custom_object(const struct decode *d, const struct item *held)
+{
+	const uint8_t *p = (const uint8_t *)(held + 1);
+	uint64_t addr;
+	if (held->len < sizeof(addr))
+		return value_not_decoded("memory could not be read");
+	memcpy(&addr, p, sizeof(addr));
+	return decode_object(d, addr, p + sizeof(addr), held->len - (uint32_t)sizeof(addr));
 }

@@ -323,6 +323,16 @@ static struct value words(const struct abi_value *v, const struct items *it)
 	return flag ? plain_value(v->base, item_bytes(i)) : value_none();
 }
 
+static struct value object(const struct decode *d, const struct abi_value *v,
+			   const struct items *it)
+{
+	const struct item *i = items_find(it, v->read, NULL);
+	const struct item *at = items_find(it, v->flag_read, NULL);
+	if (!i || !at || i->kind != ITEM_DATA || at->kind != ITEM_DATA || at->len < 8)
+		return value_not_decoded("memory could not be read");
+	return decode_object(d, plain_word(item_bytes(at)), item_bytes(i), i->len);
+}
+
 static struct value from_item(struct decode *d, const struct abi_value *v, const struct items *it,
 			      const struct item *i)
 {
@@ -369,6 +379,8 @@ struct value decode_value(struct decode *d, const struct abi_value *v, const str
 		return value_not_decoded(v->why);
 	if (v->how == ABI_WORDS)
 		return words(v, it);
+	if (v->how == ABI_OBJECT)
+		return object(d, v, it);
 	const struct item *i = items_find(it, v->read, NULL);
 	return i ? todays_device(d, from_item(d, v, it, i))
 		 : value_not_decoded("memory could not be read");

@@ -70,6 +70,9 @@ uint16_t decode_group_place(const struct process_rank *own, const uint8_t *group
 /* Decode `held`, an item of what the only slot of an object holds. */
 struct value decode_custom_object(const struct decode *d, const struct item *held);
 
+/* The same of an object at `addr` that begins with the `len` bytes at `p`. */
+struct value decode_object(const struct decode *d, uint64_t addr, const uint8_t *p, uint32_t len);
+
 /* Reassembly of a hit that comes in several records. */
 
 /* One per thread; zero-initialise. */

@@ -159,4 +159,11 @@ bool reducer_is_moment(const char *symbol);
  * parameters, its second result, are what the decoder finds. 0 or -ENOMEM. */
 int reducer_plan(const char *symbol, struct arena *arena, struct op_probe *o, struct op_plan *p);
 
+/* Whether the mangled name is that of a method of c10d::ProcessGroupGloo that this libtorch_cpu
+ * calls without asking the dispatcher: ROLE_GLOO. */
+bool gloo_has_method(struct elf_file *cpu, const char *symbol);
+
+/* As reducer_plan. */
+int gloo_plan(const char *symbol, struct arena *arena, struct op_probe *o, struct op_plan *p);
+
 #endif

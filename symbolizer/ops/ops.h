@@ -65,6 +65,8 @@ enum abi_how {
 	ABI_BOOLS,   /* std::array<bool, count> in a word */
 	ABI_LIST,    /* READ_LIST: IValues that are tensors or None */
 	ABI_IVALUES, /* boxed call: taken from the IValues on the stack */
+	ABI_OBJECT,  /* of a class of torch.distributed: `read` what it begins with, `flag_read` its
+			address */
 };
 
 enum { ABI_NO_READ = 0xff };
@@ -74,7 +76,7 @@ struct abi_value {
 	uint8_t how;	   /* enum abi_how */
 	uint8_t base;	   /* enum cxx_base */
 	uint8_t read;	   /* index of the read, ABI_NO_READ */
-	uint8_t flag_read; /* ABI_WORDS */
+	uint8_t flag_read; /* ABI_WORDS, ABI_OBJECT */
 	bool has_flag;	   /* it is an optional */
 	bool std_optional; /* std::optional: flag after the value; c10: before */
 	uint8_t count;	   /* ABI_BOOLS */
@@ -109,6 +111,7 @@ enum probe_role {
 	 * gives, and nobody who waits for it was told yet */
 	ROLE_WRITTEN,
 	ROLE_REDUCER, /* a method of c10d::Reducer, of DistributedDataParallel (ops_reducer.c) */
+	ROLE_GLOO,    /* a collective that is no operator, but a method of a group (ops_gloo.c) */
 	/* c10::monitor::WaitCounterHandle, its constructor, start and stop: what is waited for has
 	 * the counter's name, of which compilations are of interest. The descriptions of the last
 	 * two are those of compilations, in the forward and the backward. */
@@ -129,6 +132,12 @@ enum probe_role {
 static inline bool role_is_counter(uint8_t role)
 {
 	return role >= ROLE_COUNTER && role <= ROLE_COUNTER_STOP;
+}
+
+/* Those of torch.distributed that `--ops` chooses by name as it does operators. */
+static inline bool role_is_distributed(uint8_t role)
+{
+	return role == ROLE_WAIT || role == ROLE_REDUCER || role == ROLE_GLOO;
 }
 
 /* One probed function; its plan has the same index. */

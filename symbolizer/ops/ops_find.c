@@ -105,6 +105,8 @@ static int on_symbol(const struct elf_symbol *s, void *arg)
 	}
 	if (!s->from_symtab && b->file == OPS_CPU && reducer_has_method(s->name))
 		role = ROLE_REDUCER;
+	if (!s->from_symtab && b->file == OPS_CPU && gloo_has_method(b->elf[OPS_CPU], s->name))
+		role = ROLE_GLOO;
 	for (size_t i = 0; role < 0 && i < sizeof(wanted) / sizeof(wanted[0]); i++)
 		if (wanted[i].file == b->file && !strcmp(s->name, wanted[i].name))
 			role = wanted[i].role;

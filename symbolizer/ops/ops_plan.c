@@ -296,11 +296,11 @@ static bool is_moment(const struct found *f)
 
 static bool may_jump(const struct build *b, const struct found *f)
 {
-	return b->jumps && (role_is_counter(f->role) ||
-			    (f->file == OPS_CPU &&
-			     (f->role == ROLE_CALL || f->role == ROLE_NODE ||
-			      f->role == ROLE_ENGINE || f->role == ROLE_SLICES ||
-			      f->role == ROLE_WAIT || f->role == ROLE_REDUCER || is_moment(f))));
+	return b->jumps &&
+	       (role_is_counter(f->role) ||
+		(f->file == OPS_CPU &&
+		 (f->role == ROLE_CALL || f->role == ROLE_NODE || f->role == ROLE_ENGINE ||
+		  f->role == ROLE_SLICES || role_is_distributed(f->role) || is_moment(f))));
 }
 
 /* Change the facts about a function just analysed to those for jumps. What has no windows has no
@@ -364,6 +364,8 @@ static int plan_op(struct worker *w, size_t i, struct func_facts *facts, struct 
 		return plan_wait(w, o, p);
 	if (f->role == ROLE_REDUCER)
 		return reducer_plan(f->symbol, &w->arena, o, p);
+	if (f->role == ROLE_GLOO)
+		return gloo_plan(f->symbol, &w->arena, o, p);
 	if (is_moment(f)) {
 		plan_done(o, p);
 		return 0;

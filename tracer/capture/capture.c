@@ -77,6 +77,9 @@ static void capture_on_start(struct observer *o, struct target *t, const struct 
 	if (!s)
 		return;
 	selection_see(s, ev);
+	if (c->collectives.on && wanted && ev->op->kind == OP_FUNCTION &&
+	    capture_collectives_wants(ev))
+		c->collectives.no_ops++;
 	if (!t || !ev->held || (c->collectives.on && !capture_collectives_wants(ev)))
 		return;
 	if (ev->op->kind == OP_DISPATCHED) {

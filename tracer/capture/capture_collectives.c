@@ -398,6 +398,9 @@ void capture_collectives_summary(const struct capture_collectives *c, FILE *f)
 	if (c->on_device)
 		fprintf(f, "  skipped %" PRIu64 " collective%s: memory on a device is not read\n",
 			c->on_device, c->on_device == 1 ? "" : "s");
+	if (c->no_ops)
+		fprintf(f, "  skipped %" PRIu64 " collective%s: PyTorch has no operator for it\n",
+			c->no_ops, c->no_ops == 1 ? "" : "s");
 	if (c->not_read)
 		fprintf(f, "  skipped %" PRIu64 " file%s: the thread did not wait for ditrace\n",
 			c->not_read, c->not_read == 1 ? "" : "s");

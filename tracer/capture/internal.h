@@ -326,6 +326,7 @@ struct capture_collectives {
 	uint64_t not_done;  /* of which it was not seen when they were */
 	uint64_t not_read;  /* files of which the values may have changed while they were read */
 	uint64_t on_device; /* calls with tensors in memory that is not the CPU's */
+	uint64_t no_ops;    /* calls that are of no operator, which no thread stops at */
 };
 
 /* Whether the event is of a collective that gives and gets tensors. */

@@ -144,7 +144,7 @@ static bool is_probed(const struct session *s, const struct op_probe *p)
 		return OBSERVERS_FIRST(s, on_written);
 	if (p->role == ROLE_WAIT && OBSERVERS_FIRST(s, on_written))
 		return true;
-	if (p->role == ROLE_WAIT || p->role == ROLE_DONE || p->role == ROLE_REDUCER)
+	if (role_is_distributed(p->role) || p->role == ROLE_DONE)
 		return session_wants(s, &p->desc);
 	if (s->needs & OBSERVER_ALL)
 		return true;
@@ -191,7 +191,7 @@ static int check_filters(struct session *s, struct err *e)
 		return err_set(e, -ENOMEM, "no memory");
 	for (uint32_t i = 0; i < s->ops->n; i++)
 		if (s->ops->ops[i].role == ROLE_CALL || s->ops->ops[i].role == ROLE_NODE ||
-		    s->ops->ops[i].role == ROLE_WAIT || s->ops->ops[i].role == ROLE_REDUCER)
+		    role_is_distributed(s->ops->ops[i].role))
 			all[n++] = &s->ops->ops[i].desc;
 	int r = s->o->ops ? filter_check(&s->ops_filter, all, n, e) : 0;
 	if (!r && s->o->not_ops)
@@ -234,8 +234,8 @@ static size_t add_jumps(struct session *s, size_t n)
 			continue;
 		size_t first = n;
 		add_sites(s, i, OPS_CPU, &n);
-		if (n > first || p->role == ROLE_WAIT || p->role == ROLE_DONE ||
-		    p->role == ROLE_WRITTEN || p->role == ROLE_REDUCER)
+		if (n > first || role_is_distributed(p->role) || p->role == ROLE_DONE ||
+		    p->role == ROLE_WRITTEN)
 			continue;
 		s->sites[n] = s->ops->sites[p->first_site];
 		s->sites[n++].kind = SITE_ANNOUNCED;
@@ -264,8 +264,7 @@ static __u8 session_flags(const struct session *s, const struct op_probe *p)
 	bool is_named = p->role == ROLE_CALL || p->role == ROLE_NODE;
 	if (p->role == ROLE_WAIT && OBSERVERS_FIRST(s, on_written))
 		return PLAN_STOP;
-	if (p->role == ROLE_WAIT || p->role == ROLE_DONE || p->role == ROLE_SLICES ||
-	    p->role == ROLE_REDUCER)
+	if (role_is_distributed(p->role) || p->role == ROLE_DONE || p->role == ROLE_SLICES)
 		return 0;
 	if (p->role == ROLE_WRITTEN)
 		return PLAN_STOP | PLAN_PICK;

@@ -61,6 +61,27 @@ collectives() {
 	error "--skew takes no --rank" '--rank' "$DITRACE" report --skew --rank 1 "$T/data"
 }
 
+# rows FILTER CALLS: what FILTER makes of each call of exchange, by rank, in order
+rows() {
+	jq -rs "[.[] | select(.function == \"exchange\")] | sort_by(.rank) | .[] | $1" "$2"
+}
+
+# Those that are no operators, as in 1.13, they see with all that they are of.
+other_engines() {
+	local e known='[.rank, .collective, .bytes, .dtype, .reduce_op, .group_ranks, .line] | @json' functions='select(false)'
+	case $TORCH in
+	1.*) functions='select((.collective | IN("alltoall", "allreduce_coalesced", "allgather_coalesced", "monitored_barrier")) or .collective == "recv" and .root == null)' ;;
+	*) in_long || { skip "operators, as all collectives of this torch: with another one, or make test-long" 6; return; } ;;
+	esac
+	for e in bpf ptrace; do
+		"$DITRACE" run --engine $e -o "$T/$e/" -- "$PY" ranks/launch.py ranks/ddp.py "$T/$e-store" >"$T/out" 2>"$T/err"
+		is "$e: all ranks run to their end" "$? $(cat "$T/out")" "0 total [3.0, 3.0, 3.0, 3.0]"
+		"$DITRACE" script --collectives --format jsonl "$T/$e" >"$T/$e.calls"
+		is "$e: each call is there once" "$(rows .collective "$T/$e.calls")" "$(rows .collective "$T/calls")"
+		is "$e: with what is known of it" "$(rows "select(.group_ranks or .bytes) | $known" "$T/$e.calls")" "$(rows "$functions | $known" "$T/calls")"
+	done
+}
+
 # Four ranks as a mesh of two by two: rank 2 is late for both of its groups.
 subgroups() {
 	RANKS=4 "$DITRACE" run --engine shim -o "$T/mesh/" -- "$PY" ranks/launch.py ranks/mesh.py "$T/mesh-store" >"$T/out" 2>"$T/err"
@@ -185,6 +206,7 @@ all() {
 	reported
 	read_by_others
 	collectives
+	other_engines
 	subgroups
 	sharded
 	if of_first_torch; then several_hosts; else skip "traces of two hosts were merged with another torch: make test-long" 14; fi

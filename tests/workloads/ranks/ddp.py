@@ -72,6 +72,17 @@ def exchange(other):
     of("barrier", None, 1)
     dist.barrier(other)
     dist.all_reduce(of("allreduce", torch.ones(5, dtype=torch.float64)))
+    dist.all_to_all_single(torch.empty(6, dtype=torch.int32), of("alltoall", torch.ones(6, dtype=torch.int32), 1), group=other)
+    of("allreduce_coalesced", torch.ones(7))
+    dist.all_reduce_coalesced([torch.ones(4), torch.ones(3)], op=dist.ReduceOp.PRODUCT)
+    of("allgather_coalesced", torch.ones(5))
+    dist.all_gather_coalesced([[torch.empty(2), torch.empty(3)] for _ in range(2)], [torch.ones(2), torch.ones(3)])
+    of("monitored_barrier")
+    dist.monitored_barrier()
+    if rank == 1:
+        dist.send(of("send", four), 0)
+    else:
+        dist.recv(of("recv", four))
     with open(f"{sys.argv[1]}.{rank}", "w") as f:
         json.dump({"pid": os.getpid(), "calls": calls, "waited_ns": waited}, f)
 
