@@ -32,7 +32,7 @@ struct watch {
 	char **argv;		/* what to watch, as it was given */
 	uint64_t times, for_ns; /* for_ns 0: `times` the usual */
 	int out;
-	bool hangs, has_hung;
+	bool tree, hangs, has_hung;
 	uint64_t hung_ns; /* since when nothing moves */
 };
 
@@ -77,11 +77,13 @@ static const struct progress_of *find_hung(const struct watch *w, const struct p
 static void write_stacks(const struct watch *w)
 {
 	int n = 0, status;
-	char **argv = calloc((size_t)w->argc + 4, sizeof(*argv));
+	char **argv = calloc((size_t)w->argc + 5, sizeof(*argv));
 	if (!argv)
 		return;
 	argv[n++] = (char[]){"stack"};
 	argv[n++] = (char[]){"--color=never"};
+	if (w->tree)
+		argv[n++] = (char[]){"--tree"};
 	for (int i = 0; i < w->argc; i++)
 		argv[n++] = w->argv[i];
 	fflush(stdout);
@@ -149,18 +151,35 @@ static int watch(struct watch *w, struct progress_reader *r, struct err *e)
 	return failed;
 }
 
-static int open_reader(int n, char **words, struct progress_reader **out, struct err *e)
+/* Of a tree the ranks, without the workers that they have started and their launcher, which stays
+ * where it is; if there are none, the `named` first ones. */
+static void keep_ranks(struct process_list *l, size_t named)
+{
+	struct process_rank *of = calloc(l->n + 1, sizeof(*of));
+	size_t kept = 0;
+	for (size_t i = 0; of && i < l->n; i++) {
+		size_t k = 0;
+		process_rank_read(l->pids[i], &of[kept]);
+		while (k < kept && !process_rank_same(&of[k], &of[kept]))
+			k++;
+		if (of[kept].rank >= 0 && k == kept)
+			l->pids[kept++] = l->pids[i];
+	}
+	l->n = kept ? kept : named;
+	free(of);
+}
+
+static int open_reader(int n, char **words, bool tree, struct progress_reader **out, struct err *e)
 {
 	struct process_list pids = {0};
-	int r = 0;
 	if (n == 1 && !text_number(words[0], &(uint64_t){0}) && trace_query_can_read(words[0]))
 		return progress_open_trace(words[0], out, e);
-	for (int i = 0; i < n && !r; i++) {
-		pid_t pid;
-		r = process_parse_pid(words[i], &pid, e);
-		if (!r && process_list_add(&pids, pid))
-			r = err_set(e, -ENOMEM, "no memory");
-	}
+	int r = attach_pids(words, n, false, &pids, e);
+	const size_t named = pids.n;
+	if (!r && tree && process_list_add_below(&pids))
+		r = err_set(e, -ENOMEM, "no memory");
+	if (!r && tree)
+		keep_ranks(&pids, named);
 	r = r ? r : progress_open_pids(pids.pids, pids.n, out, e);
 	process_list_free(&pids);
 	return r;
@@ -183,6 +202,8 @@ int cmd_watch(int argc, char **argv)
 	struct err e = {0};
 	const struct option_def options[] = {
 	    PID_OPTION,
+	    {0, "tree", OPTION_FLAG, &w.tree, NULL,
+	     "all ranks that they have started, as torchrun does", NULL},
 	    {0, "times", OPTION_POSITIVE, &w.times, "N",
 	     "a hang is no step for N times the usual, and 5 s at least; 10 if not given", NULL},
 	    {0, "for", OPTION_DURATION, &w.for_ns, "TIME", "a hang is no step for so long", NULL},
@@ -202,7 +223,7 @@ int cmd_watch(int argc, char **argv)
 		return status;
 	w.argc = argc - first;
 	w.argv = argv + first;
-	int r = open_reader(w.argc, w.argv, &reader, &e);
+	int r = open_reader(w.argc, w.argv, w.tree, &reader, &e);
 	if (!r && output && (r = new_file_open(&file, output, 0, &e)) == 0) {
 		w.out = file.fd;
 		r = new_file_name(&file);

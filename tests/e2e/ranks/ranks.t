@@ -184,7 +184,7 @@ hang() {
 	like "and where each is" "$T/stack" "^ +1 +[0-9]+ +.* ddp.py:[0-9]+ until: signal.pause\\(\\)"
 	"$DITRACE" stack "$T/shim" >"$T/stack" 2>&1
 	like "and finds the ranks by their trace" "$T/stack" '^rank 0 waits in all_reduce #.*; rank 1 is not there: it is in until '
-	start_as watcher "$DITRACE" watch --for 1s -o "$T/watched" "${ranks[@]}" 2>"$T/err"
+	start_as watcher "$DITRACE" watch --for 1s -o "$T/watched" --tree "$launcher" 2>"$T/err"
 	wait_line "$T/watched" '^rank 0 waits in all_reduce #.*; rank 1 is not there: '
 	kill "${ranks[@]}"
 	finish "$launcher"
