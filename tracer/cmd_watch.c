@@ -76,6 +76,7 @@ static const struct progress_of *find_hung(const struct watch *w, const struct p
 /* In a process of its own, so that whatever comes of it, the watch goes on. */
 static void write_stacks(const struct watch *w)
 {
+	char tree[] = "--tree";
 	int n = 0, status;
 	char **argv = calloc((size_t)w->argc + 5, sizeof(*argv));
 	if (!argv)
@@ -83,7 +84,7 @@ static void write_stacks(const struct watch *w)
 	argv[n++] = (char[]){"stack"};
 	argv[n++] = (char[]){"--color=never"};
 	if (w->tree)
-		argv[n++] = (char[]){"--tree"};
+		argv[n++] = tree;
 	for (int i = 0; i < w->argc; i++)
 		argv[n++] = w->argv[i];
 	fflush(stdout);

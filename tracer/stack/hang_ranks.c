@@ -152,6 +152,21 @@ static bool same_calls(const struct hang_rank *a, const struct hang_rank *b)
 	return same;
 }
 
+/* A worker of a DataLoader that a rank has forked has the rank's groups in its memory, and takes no
+ * part in them. */
+static bool is_forked(pid_t pid, const struct process_rank *rank)
+{
+	char own[512], theirs[sizeof(own)];
+	struct process p;
+	struct process_rank parent;
+	if (process_read(pid, &p, NULL))
+		return false;
+	process_rank_read(p.status.ppid, &parent);
+	return process_rank_same(rank, &parent) &&
+	       !strcmp(process_cmdline(pid, own, sizeof(own)),
+		       process_cmdline(p.status.ppid, theirs, sizeof(theirs)));
+}
+
 static struct hang_rank read_rank(const struct stack_snapshot_view *v)
 {
 	const struct err *why;
@@ -160,7 +175,7 @@ static struct hang_rank read_rank(const struct stack_snapshot_view *v)
 	struct py_runtime *py = stack_reader_python(v->stack_reader, &why);
 	process_rank_read(v->pid, &rank);
 	struct hang_rank r = {.pid = v->pid, .rank = rank.rank, .world_size = rank.world_size};
-	if (py)
+	if (py && !is_forked(v->pid, &rank))
 		process_groups_read(v->pid, &mem, py, &r);
 	return r;
 }
