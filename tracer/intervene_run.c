@@ -85,18 +85,41 @@ static void tell_inside(const char *option, const char *why, const char *device,
 		      stderr);
 }
 
+/* What from outside is not measured or saved, and what does so instead. */
+static void tell_outside(const struct session_opts *o)
+{
+	if (o->measure.first_nan)
+		fputs("ditrace: --first-nan cannot measure memory of a device together with these "
+		      "options; alone it does, from inside of the process\n",
+		      stderr);
+	if (o->capture.dir && !o->capture.collectives)
+		fputs("ditrace: --capture cannot save memory of a device together with these "
+		      "options; with functions in --ops (linear, not aten::linear), --nth, --every "
+		      "and -o it does, from inside of the process\n",
+		      stderr);
+}
+
 static const char *device_in_use(pid_t pid)
 {
 	return pid ? devices_of(pid) : devices_here();
 }
 
+/* Whether --ops names operators, which are met from inside with --level aten alone. */
+static bool names_operators(const struct intervene_opts *change, const struct session_opts *o)
+{
+	return o->ops && strstr(o->ops, "::") && !changes_more(change);
+}
+
 /* Whether the other options let --first-nan or --capture be done from inside. */
 static bool may_be_inside(const struct intervene_opts *change, const struct session_opts *o)
 {
-	const bool nan = o->measure.first_nan;
+	const bool nan = o->measure.first_nan,
+		   alone = nan || change->level || names_operators(change, o);
 	struct session_opts rest = *o;
 	rest.measure.first_nan = NULL;
 	rest.capture.dir = NULL;
+	if (!alone) /* what is met as a function can be traced, too */
+		rest.output = NULL, rest.print = false, rest.prometheus = NULL;
 	return o->engine == ENGINE_AUTO && (nan || o->capture.dir) && !chosen_by(o) &&
 	       !o->capture.collectives && !intervene_traces(&rest) &&
 	       !(nan && (numbered_by(o) || changes_more(change) || o->capture.dir));
@@ -109,20 +132,22 @@ void intervene_choose_inside(struct intervene_opts *change, struct session_opts 
 	o->capture.collectives = capture_is_of_collectives(o->ops);
 	if (nan && *nan && strcmp(nan, "hold") != 0)
 		return; /* which is refused */
-	const char *device = may_be_inside(change, o) ? device_in_use(pid) : NULL;
-	const bool operators = o->ops && strstr(o->ops, "::") && !changes_more(change);
-	if (device)
+	const char *device = device_in_use(pid), *inside = may_be_inside(change, o) ? device : NULL;
+	const bool operators = names_operators(change, o);
+	if (inside)
 		tell_inside(nan ? "--first-nan" : "--capture", pid ? "it uses" : "there is", device,
 			    nan || change->level || operators);
-	if (o->measure.stats && !nan && device_in_use(pid))
+	else if (device && o->engine != ENGINE_SHIM)
+		tell_outside(o);
+	if (device && o->measure.stats && !nan)
 		fputs("ditrace: --stats cannot measure memory of a device; --overflow does, from "
 		      "inside of the process\n",
 		      stderr);
-	if (nan && (device || o->engine == ENGINE_SHIM)) {
+	if (nan && (inside || o->engine == ENGINE_SHIM)) {
 		change->first_nan = nan;
 		o->measure.first_nan = NULL;
 		o->engine = ENGINE_AUTO;
-	} else if (device) {
+	} else if (inside) {
 		o->engine = ENGINE_SHIM; /* which saves calls so */
 		if (operators && !change->level)
 			change->level = "aten";

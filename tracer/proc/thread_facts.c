@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fnmatch.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -198,8 +199,8 @@ void process_list_free(struct process_list *l)
 
 /* Devices. */
 
-/* `here` exists where there is a device, `used` is open in processes that compute on it; CUDA opens
- * nvidia-uvm, which what only asks for the state of a device (NVML) does not. */
+/* `here` exists where there is a device, what `used` matches is open in processes that compute on
+ * it; CUDA opens nvidia-uvm, which what only asks for the state of a device (NVML) does not. */
 static const struct device {
 	const char *here, *used, *variable;
 } devices[] = {
@@ -207,6 +208,7 @@ static const struct device {
     {"/dev/dxg", "/dev/dxg", "CUDA_VISIBLE_DEVICES"}, /* CUDA on WSL */
     {"/dev/kfd", "/dev/kfd", "HIP_VISIBLE_DEVICES"},
     {"/dev/davinci_manager", "/dev/davinci_manager", "ASCEND_RT_VISIBLE_DEVICES"},
+    {"/dev/cambricon_ctl", "/dev/cambricon_dev[0-9]*", "MLU_VISIBLE_DEVICES"},
 };
 
 enum { DEVICES = sizeof(devices) / sizeof(devices[0]) };
@@ -225,8 +227,8 @@ const char *devices_here(void)
 static const char *used_by(const char *link)
 {
 	for (size_t i = 0; i < DEVICES; i++)
-		if (!strcmp(link, devices[i].used))
-			return devices[i].used;
+		if (!fnmatch(devices[i].used, link, 0))
+			return devices[i].here;
 	return NULL;
 }
 

@@ -82,8 +82,8 @@ void process_list_free(struct process_list *l);
  * Static. */
 const char *devices_here(void);
 
-/* The file of a device that the process has opened to compute on; NULL: none, or that could not be
- * read. Static. */
+/* As devices_here, of a device that the process has opened to compute on; NULL: none, or that could
+ * not be read. Static. */
 const char *devices_of(pid_t pid);
 
 #endif

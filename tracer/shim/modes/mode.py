@@ -85,6 +85,18 @@ def stand_in(func):
     return call
 
 
+def own_name(func, name):
+    """Of the names of a function the one that it has itself: PyTorch's own answer for torch.mm is torch.spmm."""
+    own = getattr(func, "__name__", "_")
+    if not isinstance(name, str) or own.startswith("_") or name.endswith("." + own):
+        return name
+    space = name.rpartition(".")[0]
+    place = torch
+    for part in space.split(".")[1:]:
+        place = getattr(place, part, None)
+    return f"{space}.{own}" if getattr(place, own, None) == func else name
+
+
 def name_of(func):
     """As ditorch names functions, or as the dispatcher does operators. None: it is neither."""
     if is_higher(func):
@@ -92,7 +104,7 @@ def name_of(func):
     if LEVEL.is_aten:
         schema = func._schema
         return schema.name + ("." + schema.overload_name if schema.overload_name else "")
-    name = functions.resolve_name(func)
+    name = own_name(func, functions.resolve_name(func))
     if name is None and getattr(func, "__name__", "").startswith("_foreach_"):  # PyTorch 1 names it
         name = "torch." + func.__name__
     good = isinstance(name, str) and name.startswith("torch.") and not name.endswith((".__get__", ".__set__", ".__delete__"))
