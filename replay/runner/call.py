@@ -4,6 +4,7 @@ import contextlib
 import torch
 
 from ditrace_runner.errors import Refused
+from ditrace_runner.portable import PORTABLE
 
 
 def walk(x, path=""):
@@ -80,10 +81,12 @@ def itself(tensor):
 
 
 class Call:
-    """One way to run a captured call: where, in which dtype, with which noise on the inputs."""
+    """One way to run a captured call: where, in which dtype, with which noise on the inputs; as itself, or as what it is
+    compared with."""
 
-    def __init__(self, capture, device="cpu", to64=False, dtype=None, noise=None, layout=None, in_grad=False):
+    def __init__(self, capture, device="cpu", to64=False, dtype=None, noise=None, layout=None, in_grad=False, reference=False):
         self.capture, self.device, self.to64, self.dtype, self.noise = capture, device, to64, dtype, noise
+        self.function = PORTABLE.get(capture.base, capture.function) if reference else capture.function
         self.with_grad = in_grad or capture.differentiable
         self.layout = layout  # a function that gives a tensor another
         self.copies, self.leaves, self.results = {}, [], None
@@ -175,7 +178,7 @@ class Call:
         # torch.func's transforms hooks are refused; operators below these save nothing.
         own = torch.autograd.graph.saved_tensors_hooks(itself, itself) if self.with_grad else contextlib.nullcontext()
         with torch.set_grad_enabled(self.with_grad), own:
-            r = c.function(*args, **kwargs)
+            r = self.function(*args, **kwargs)
         r = c.written(args, kwargs) if r is None and c.changes_inputs else r
         self.results = convert(r, self.with_node) if self.with_grad else r
         return self.results

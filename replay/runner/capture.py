@@ -40,6 +40,12 @@ def is_written(argument):
     return argument.alias_info is not None and argument.alias_info.is_write
 
 
+def schema_of(function):
+    """That of an operator, whose name without an overload is that of the default one; None: it is none."""
+    schema = getattr(function, "_schema", None)
+    return schema or getattr(getattr(function, "default", None), "_schema", None)
+
+
 def as_function(name, args, kwargs):
     """The arguments of an operator as the function of that name takes them: several results in a tuple "out", a list of
     tensors one by one."""
@@ -112,13 +118,13 @@ class Capture:
         self.function = self.functions.find(self.name, self.trust)
         if self.has_out and isinstance(self.function, types.FunctionType) and "out" not in inspect.signature(self.function).parameters:
             self.function = getattr(torch._C._nn, self.base, self.function)
-        schema = getattr(self.function, "_schema", None)
+        schema = schema_of(self.function)
         if schema is not None and not schema.returns and any(is_written(a) for a in schema.arguments):
             self.changes_inputs = True
 
     def written(self, args, kwargs):
         """What an op that returns nothing has written to: by name where the schema tells, else the first argument."""
-        schema = getattr(self.function, "_schema", None)
+        schema = schema_of(self.function)
         if schema is None:
             return args[0]
         named = {a.name: args[i] if i < len(args) else kwargs.get(a.name) for i, a in enumerate(schema.arguments)
@@ -128,7 +134,7 @@ class Capture:
     def gives(self, dtypes):
         """Does the call, run on the CPU as it is now, give results of these dtypes?"""
         try:
-            return dtypes_of(Call(self).forward()) == dtypes
+            return dtypes_of(Call(self, reference=True).forward()) == dtypes
         except (RuntimeError, TypeError):
             return False
 

@@ -25,7 +25,8 @@ DROPOUTS = set("dropout dropout_ dropout1d dropout2d dropout3d alpha_dropout alp
                "feature_dropout_ feature_alpha_dropout feature_alpha_dropout_".split())
 RNNS = set("lstm gru rnn_tanh rnn_relu".split())
 DROPOUT_INSIDE = RNNS | set("multi_head_attention_forward scaled_dot_product_attention "
-                            "_scaled_dot_product_flash_attention_for_cpu".split())
+                            "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention "
+                            "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention".split())
 # Data movement and selection: every element of the result is one of the inputs, or a constant.
 MOVES = set("""view reshape transpose permute expand expand_as contiguous clone detach t T mT movedim swapaxes swapdims
     cat concat concatenate stack hstack vstack split split_with_sizes chunk unsafe_chunk unsafe_split unbind
@@ -46,7 +47,9 @@ CASTS = set("to _to_copy copy_ type type_as float double half bfloat16 cpu cuda 
 BITS = set("nextafter frexp result_type".split())  # what float64 cannot stand in for
 VARIADIC = set("broadcast_tensors cartesian_prod block_diag align_tensors".split())  # of operators that take one list
 # Which results only the operator's own backward reads, so that kernels differ in what they write there, if anything.
-PRIVATE = {"embedding_bag": {1, 2, 3}, "_embedding_bag": {1, 2, 3}, "_embedding_bag_forward_only": {1, 2, 3}, "_ctc_loss": {1}}
+PRIVATE = {"embedding_bag": {1, 2, 3}, "_embedding_bag": {1, 2, 3}, "_embedding_bag_forward_only": {1, 2, 3}, "_ctc_loss": {1},
+           "cudnn_batch_norm": {3}, "_scaled_dot_product_efficient_attention": {1, 2, 3},
+           "_scaled_dot_product_flash_attention": set(range(1, 9)), "_scaled_dot_product_cudnn_attention": set(range(1, 9))}
 ORDERED = set("sort topk argsort argmax argmin max min kthvalue median mode cummax cummin".split())
 
 

@@ -76,6 +76,12 @@ replays() {
 		like "calls under autocast, captured before its casts: $of" "$T/text" '^10 op calls; 26 tensors right$'
 	done
 
+	"$(warmed)" replay/device_captures.py "$T/device" >"$T/made"
+	"${replay[@]}" --of captured --format csv "$T/device" >"$T/csv" 2>"$T/err"
+	is "operators of one library alone: those are wrong that are" \
+		"$(sed -nE 's/^aten::[^,]*,([0-9]+),.*,wrong,.*/\1/p' "$T/csv" | sort -n | xargs)" "$(xargs -n 1 <"$T/made" | sort -n | xargs)"
+	is "and no right one is left out" "$(grep -c ',not run,' "$T/csv")" 0
+
 	"${replay[@]}" --of captured --format json --detail "$T/grads" >"$T/grads.json" 2>"$T/err"
 	is "gradients that are not right" $? 1
 	is "are found where the node is known, and not judged where another may be meant" "$(verify replay/grad_verdicts "$T/grads.json")" \

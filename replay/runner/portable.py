@@ -1,0 +1,75 @@
+"""What computes on the CPU, in any dtype, what kernels of one library or dtype alone compute: their reference. The functions
+take what these operators do (native_functions.yaml of PyTorch 2.13), and give their results, but those that only the
+operator's own backward reads (PRIVATE in functions.py) and that are not to be had here."""
+import torch
+
+
+def batch_norm(input, weight, bias, running_mean, running_var, training, exponential_average_factor, epsilon):
+    return torch.native_batch_norm(input, weight, bias, running_mean, running_var, training, exponential_average_factor, epsilon)
+
+
+def cudnn_batch_norm(*args, **kwargs):
+    return (*batch_norm(*args, **kwargs), None)
+
+
+def batch_norm_backward(input, grad_output, weight, running_mean, running_var, save_mean, save_var, epsilon, reserveSpace=None):
+    return torch.ops.aten.native_batch_norm_backward(grad_output, input, weight, running_mean, running_var, save_mean, save_var,
+                                                     True, epsilon, [True] * 3)
+
+
+def convolution(self, weight, bias, padding, stride, dilation, groups):
+    return torch.convolution(self, weight, bias, stride, padding, dilation, False, [0] * len(padding), groups)
+
+
+def unscale(self, found_inf, inv_scale):
+    """The gradients are multiplied, and whether one was not finite before is kept."""
+    for t in self:
+        found_inf.masked_fill_(~torch.isfinite(t).all(), 1)
+        t.mul_(inv_scale)
+
+
+def update_scale(self, growth_tracker, found_inf, scale_growth_factor, scale_backoff_factor, growth_interval):
+    if bool(found_inf):
+        self.mul_(scale_backoff_factor)
+        growth_tracker.zero_()
+    elif int(growth_tracker) + 1 == growth_interval:
+        grown = self * scale_growth_factor
+        self.copy_(torch.where(torch.isfinite(grown), grown, self))
+        growth_tracker.zero_()
+    else:
+        growth_tracker.add_(1)
+    return self
+
+
+def attention(query, key, value, mask, is_causal, scale, results):
+    heads = query.shape[-3] // key.shape[-3]
+    key, value = (t if heads == 1 else t.repeat_interleave(heads, -3) for t in (key, value))
+    out = torch.nn.functional.scaled_dot_product_attention(query, key, value, mask, 0.0, is_causal, scale=scale)
+    return (out, *[None] * (results - 1))
+
+
+def flash_attention(query, key, value, dropout_p=0.0, is_causal=False, return_debug_mask=False, *, scale=None):
+    return attention(query, key, value, None, is_causal, scale, 9)
+
+
+def efficient_attention(query, key, value, attn_bias, compute_log_sumexp, dropout_p=0.0, is_causal=False, *, scale=None):
+    return attention(query, key, value, attn_bias, is_causal, scale, 4)
+
+
+def cudnn_attention(query, key, value, attn_bias, compute_log_sumexp, dropout_p=0.0, is_causal=False, return_debug_mask=False,
+                    *, scale=None):
+    return attention(query, key, value, attn_bias, is_causal, scale, 9)
+
+
+PORTABLE = {
+    "cudnn_batch_norm": cudnn_batch_norm,
+    "cudnn_batch_norm_backward": batch_norm_backward,
+    "miopen_batch_norm": batch_norm,
+    "miopen_batch_norm_backward": batch_norm_backward,
+    "mkldnn_convolution": convolution,
+    "_amp_foreach_non_finite_check_and_unscale_": unscale,
+    "_amp_update_scale_": update_scale,
+    "_scaled_dot_product_flash_attention": flash_attention,
+    "_scaled_dot_product_efficient_attention": efficient_attention,
+    "_scaled_dot_product_cudnn_attention": cudnn_attention,
+}

@@ -1,0 +1,49 @@
+"""Captures of operators that one library alone has, for the tests of replay: device_captures.py FOLDER. Those of even
+numbers are wrong, and printed."""
+import os
+import sys
+
+import torch
+
+torch.manual_seed(0)
+x, grad = torch.randn(4, 3, 5, 5).half(), torch.randn(4, 3, 5, 5).half()
+weight, bias, mean, var = torch.rand(3), torch.randn(3), torch.zeros(3), torch.ones(3)
+out, saved_mean, saved_std = torch.native_batch_norm(x.float(), weight, bias, mean.clone(), var.clone(), True, 0.1, 1e-5)
+reserve = torch.zeros(8, dtype=torch.uint8)
+grads = torch.ops.aten.native_batch_norm_backward(grad.float(), x.float(), weight, mean, var, saved_mean, saved_std, True, 1e-5,
+                                                  [True] * 3)
+normed = (x, weight, bias, mean, var, True, 0.1, 1e-5)
+back = (x, grad, weight, mean, var, saved_mean, saved_std, 1e-5, reserve)
+image, kernel = torch.randn(2, 3, 8, 8), torch.randn(4, 3, 3, 3)
+q, k, v = (torch.randn(2, 2, 6, 8).half() for _ in range(3))
+looked = ((q.float() @ k.float().transpose(-1, -2) / 8**0.5).softmax(-1) @ v.float()).half()
+rest = [torch.zeros(1)] * 3
+scaled = [torch.tensor([2.0, 4.0]), torch.tensor([float("inf")])]
+zero, one = torch.zeros(()), torch.ones(())
+CALLS = {
+    # id: (operator, arguments, results, what was written to where nothing is returned)
+    1: ("cudnn_batch_norm", normed, (out.half(), saved_mean, saved_std, reserve)),
+    2: ("cudnn_batch_norm", normed, (out.half(), saved_mean, saved_std * 1.01, reserve)),
+    3: ("cudnn_batch_norm_backward", back, (grads[0].half(), *grads[1:])),
+    4: ("cudnn_batch_norm_backward", back, (grads[0].half() * 1.05, *grads[1:])),
+    5: ("mkldnn_convolution", (image, kernel, None, [1, 1], [2, 2], [1, 1], 1), (torch.conv2d(image, kernel, None, 2, 1),)),
+    6: ("mkldnn_convolution", (image, kernel, None, [1, 1], [2, 2], [1, 1], 1), (torch.conv2d(image, kernel, None, 2, 1) * 1.01,)),
+    7: ("_amp_foreach_non_finite_check_and_unscale_", (scaled, zero, torch.tensor(0.5)), (None,),
+        {"self": [s / 2 for s in scaled], "found_inf": one}),
+    8: ("_amp_foreach_non_finite_check_and_unscale_", (scaled, zero, torch.tensor(0.5)), (None,),
+        {"self": [s / 2 for s in scaled], "found_inf": zero}),
+    9: ("_amp_update_scale_", (torch.tensor(1024.0), torch.tensor(3, dtype=torch.int32), zero, 2.0, 0.5, 4), (torch.tensor(2048.0),)),
+    10: ("_amp_update_scale_", (torch.tensor(1024.0), torch.tensor(3, dtype=torch.int32), one, 2.0, 0.5, 4), (torch.tensor(2048.0),)),
+    11: ("_scaled_dot_product_efficient_attention", (q, k, v, None, False), (looked, *rest)),
+    12: ("_scaled_dot_product_efficient_attention", (q, k, v, None, False), (looked * 1.02, *rest)),
+    13: ("_scaled_dot_product_efficient_attention", (q, k, v, None, False, 0.1), (looked, *rest)),
+}
+for n, (name, args, results, *more) in CALLS.items():
+    if not hasattr(torch.ops.aten, name):
+        continue
+    folder = os.path.join(sys.argv[1], f"op_tools_results/op_capture_results/aten::{name}/7/{n}/2026-01-01-00-00-00")
+    os.makedirs(folder)
+    for part, given, named in (("input", args, {}), ("output", results, more[0] if more else {})):
+        torch.save({"name": f"aten::{name}", "args": given, "kwargs": named, "identifier": f"{n}/{part}"}, f"{folder}/{part}.pth")
+    if n % 2 == 0:
+        print(n)
