@@ -31,7 +31,7 @@ static void tell_attached(struct trace_loop *l)
 static void choose_first(struct process_list *l)
 {
 	size_t first = 0;
-	while (first < l->n && !session_has_torch(l->pids[first]))
+	while (first < l->n && !process_has_torch(l->pids[first]))
 		first++;
 	if (first == 0 || first == l->n)
 		return;

@@ -182,7 +182,7 @@ static int find_pids(char **words, int n, bool tree, struct hang_ranks *traced,
 	if (r)
 		return err_set(e, r, "no memory");
 	for (size_t i = 0; i < out->n; i++)
-		if (session_has_torch(out->pids[i]))
+		if (process_has_torch(out->pids[i]))
 			out->pids[kept++] = out->pids[i];
 	if (kept)
 		out->n = kept;

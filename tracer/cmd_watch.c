@@ -156,18 +156,14 @@ static int watch(struct watch *w, struct progress_reader *r, struct err *e)
  * where it is; if there are none, the `named` first ones. */
 static void keep_ranks(struct process_list *l, size_t named)
 {
-	struct process_rank *of = calloc(l->n + 1, sizeof(*of));
 	size_t kept = 0;
-	for (size_t i = 0; of && i < l->n; i++) {
-		size_t k = 0;
-		process_rank_read(l->pids[i], &of[kept]);
-		while (k < kept && !process_rank_same(&of[k], &of[kept]))
-			k++;
-		if (of[kept].rank >= 0 && k == kept)
+	for (size_t i = 0; i < l->n; i++) {
+		struct process_rank rank;
+		process_rank_read(l->pids[i], &rank);
+		if (process_rank_role(l->pids[i], &rank) == RANK_OWN)
 			l->pids[kept++] = l->pids[i];
 	}
 	l->n = kept ? kept : named;
-	free(of);
 }
 
 static int open_reader(int n, char **words, bool tree, struct progress_reader **out, struct err *e)

@@ -207,11 +207,11 @@ static int see_through(struct intervene *v, char **argv, const struct spawn_call
 int intervene_await_torch(struct trace_loop *l, bool wait, struct err *e)
 {
 	const struct timespec pause = {.tv_nsec = 50 * 1000 * 1000};
-	while (wait && !session_has_torch(l->pid) && !l->gone && !trace_loop_stopped()) {
+	while (wait && !process_has_torch(l->pid) && !l->gone && !trace_loop_stopped()) {
 		nanosleep(&pause, NULL);
 		trace_loop_look(l);
 	}
-	if (session_has_torch(l->pid))
+	if (process_has_torch(l->pid))
 		return 0;
 	err_set(e, -ENOENT, "process %d has no PyTorch loaded", l->pid);
 	return err_hint(e, "if it is going to load it, wait with --wait");

@@ -110,7 +110,7 @@ static void on_fork(struct trace_loop *l, const struct follow_event *ev)
 		return;
 	freeze_thread(ev->pid, WAIT_MS, &frozen);
 	uint64_t until = clock_ns(CLOCK_MONOTONIC);
-	if (session_is_complete(ev->pid) && !add_process(l, ev->pid))
+	if (process_has_all_torch(ev->pid) && !add_process(l, ev->pid))
 		count_fork(l, ev->time_ns, frozen ? until : clock_ns(CLOCK_MONOTONIC));
 	freeze_release(frozen);
 }
@@ -126,7 +126,7 @@ static void on_map(struct trace_loop *l, const struct follow_event *ev)
 	if (!library_is_needed(ev->path))
 		return;
 	freeze_thread(ev->tid, WAIT_MS, &frozen);
-	if (session_is_complete(ev->pid))
+	if (process_has_all_torch(ev->pid))
 		add_process(l, ev->pid);
 	freeze_release(frozen);
 }
@@ -182,7 +182,7 @@ static void find_process(struct trace_loop *l, pid_t pid)
 {
 	if (session_follows(l->session))
 		strays_see(&l->strays, l->session, pid);
-	else if (session_is_complete(pid))
+	else if (process_has_all_torch(pid))
 		add_process(l, pid);
 }
 

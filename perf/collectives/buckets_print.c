@@ -7,26 +7,9 @@
 
 #include "perf/collectives/internal.h"
 
-static int compare_rows(const void *a, const void *b)
+static const struct bucket_row **sorted_rows(const struct buckets *b, size_t *n)
 {
-	const struct bucket_row *x = *(const struct bucket_row *const *)a,
-				*y = *(const struct bucket_row *const *)b;
-	if (x->calls != y->calls)
-		return x->calls < y->calls ? 1 : -1;
-	return (x > y) - (x < y);
-}
-
-/* Rows with calls, most calls first, then as they were sent; to be freed. NULL: no memory. */
-static const struct bucket_row **sorted(const struct buckets *b, size_t *n)
-{
-	const struct bucket_row **rows = calloc(b->nrows + 1, sizeof(struct bucket_row *));
-	*n = 0;
-	for (size_t i = 0; rows && i < b->nrows; i++)
-		if (b->rows[i].calls)
-			rows[(*n)++] = &b->rows[i];
-	if (rows)
-		qsort(rows, *n, sizeof(struct bucket_row *), compare_rows);
-	return rows;
+	return collectives_sort(b->rows, b->nrows, sizeof(*b->rows), n);
 }
 
 static uint64_t median(const struct histogram *h)
@@ -78,7 +61,7 @@ static void add_row(struct table *t, const struct bucket_row *r)
 int buckets_print(const struct collectives *c, FILE *f, const struct collectives_opts *opts)
 {
 	size_t n;
-	const struct bucket_row **rows = sorted(&c->buckets, &n);
+	const struct bucket_row **rows = sorted_rows(&c->buckets, &n);
 	struct table *t = rows && n ? table_new() : NULL;
 	int r = rows && (t || !n) ? 0 : -ENOMEM;
 	if (t) {
@@ -118,7 +101,7 @@ static void json_parameters(struct json_out *j, const char *all)
 void buckets_json(const struct collectives *c, struct json_out *j)
 {
 	size_t n;
-	const struct bucket_row **rows = sorted(&c->buckets, &n);
+	const struct bucket_row **rows = sorted_rows(&c->buckets, &n);
 	json_open(j, "buckets", '[');
 	for (size_t i = 0; rows && i < n; i++) {
 		const struct bucket_row *r = rows[i];

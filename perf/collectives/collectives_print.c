@@ -10,26 +10,31 @@
 #include "perf/events/print_event.h"
 #include "symbolizer/event/names.h"
 
-static int compare_rows(const void *a, const void *b)
+static int compare_calls(const void *a, const void *b)
 {
-	const struct collective_row *x = *(const struct collective_row *const *)a,
-				    *y = *(const struct collective_row *const *)b;
-	if (x->calls != y->calls)
-		return x->calls < y->calls ? 1 : -1;
+	const uint64_t *x = *(const uint64_t *const *)a, *y = *(const uint64_t *const *)b;
+	if (*x != *y)
+		return *x < *y ? 1 : -1;
 	return (x > y) - (x < y);
 }
 
-/* Rows with calls, most calls first; to be freed. NULL: no memory. */
-static const struct collective_row **sorted(const struct collectives *c, size_t *n)
+void *collectives_sort(const void *all, size_t n, size_t size, size_t *out)
 {
-	const struct collective_row **rows = calloc(c->nrows + 1, sizeof(struct collective_row *));
-	*n = 0;
-	for (size_t i = 0; rows && i < c->nrows; i++)
-		if (c->rows[i].calls)
-			rows[(*n)++] = &c->rows[i];
+	const uint64_t **rows = calloc(n + 1, sizeof(*rows));
+	*out = 0;
+	for (size_t i = 0; rows && i < n; i++) {
+		const uint64_t *calls = (const void *)((const char *)all + i * size);
+		if (*calls)
+			rows[(*out)++] = calls;
+	}
 	if (rows)
-		qsort(rows, *n, sizeof(struct collective_row *), compare_rows);
+		qsort(rows, *out, sizeof(*rows), compare_calls);
 	return rows;
+}
+
+static const struct collective_row **sorted_rows(const struct collectives *c, size_t *n)
+{
+	return collectives_sort(c->rows, c->nrows, sizeof(*c->rows), n);
 }
 
 static void group_text(char *out, size_t size, const struct collective_row *r)
@@ -192,7 +197,7 @@ int collectives_print(const struct collectives *c, FILE *f, const struct collect
 {
 	struct file_names files = {0};
 	size_t n;
-	const struct collective_row **rows = sorted(c, &n);
+	const struct collective_row **rows = sorted_rows(c, &n);
 	struct table *t = rows ? table_new() : NULL;
 	int r = t ? 0 : -ENOMEM;
 	if (t && n) {
@@ -261,7 +266,7 @@ int collectives_print_json(const struct collectives *c, FILE *f)
 {
 	struct json_out j = {.f = f};
 	size_t n;
-	const struct collective_row **rows = sorted(c, &n);
+	const struct collective_row **rows = sorted_rows(c, &n);
 	if (!rows)
 		return -ENOMEM;
 	json_open(&j, NULL, '{');
@@ -332,7 +337,7 @@ static void csv_row(FILE *f, const struct collectives *c, const struct collectiv
 int collectives_print_csv(const struct collectives *c, FILE *f)
 {
 	size_t n;
-	const struct collective_row **rows = sorted(c, &n);
+	const struct collective_row **rows = sorted_rows(c, &n);
 	if (!rows)
 		return -ENOMEM;
 	fputs("collective,reduce_op,root,bytes,dtype,group,group_size,calls,p50_ns,max_ns,matched,"

@@ -41,11 +41,12 @@ struct bucket_sending {
 
 /* Buckets of one number and with the same parameters. */
 struct bucket_row {
+	uint64_t calls; /* first: collectives_sort */
 	int64_t number;
 	const char *parameters; /* each on a line: its name, or "(64, 3) float32"; "": not known */
 	const char *filled_by;	/* of the first; NULL: not known */
 	bool filled_differ;	/* of the others another */
-	uint64_t calls, bytes;	/* bytes: 0: not known, or not all alike */
+	uint64_t bytes;		/* 0: not known, or not all alike */
 	uint64_t left, done, lates; /* of how many it is known: */
 	struct histogram left_ns;   /* from its being ready to the end of what is computed */
 	struct histogram done_ns;   /* and until it was reduced */
@@ -111,6 +112,7 @@ struct collective_process {
 
 /* What calls of a row have in common. The frame is that of one of them. */
 struct collective_row {
+	uint64_t calls;		/* first: collectives_sort */
 	struct collective what; /* group: NULL */
 	const char *purpose;	/* of fully_shard "FSDP::all_gather (blocks.0)"; of a DTensor the
 				   module; NULL: none */
@@ -119,7 +121,7 @@ struct collective_row {
 	int32_t size; /* -1: not known */
 	bool group_known;
 	const struct py_frame *where; /* NULL: no Python frame */
-	uint64_t calls, max_ns;
+	uint64_t max_ns;
 	struct histogram ns;
 	uint64_t done, waits; /* calls of which it is known when they were done, that were waited
 				 for */
@@ -228,6 +230,10 @@ uint32_t collective_bucket_sent(struct collectives *c, uint32_t process, const s
 int collective_bucket_sum(struct collectives *c, const struct collective_call *call);
 
 void buckets_free(struct buckets *b);
+
+/* Pointers to those of `n` rows, each of `size` bytes, that have calls, a uint64_t with which a row
+ * begins: most calls first, then as they stand; *out of them, to be freed. NULL: no memory. */
+void *collectives_sort(const void *all, size_t n, size_t size, size_t *out);
 
 /* buckets_print.c: a table, and a JSON array, of all rows with calls. */
 int buckets_print(const struct collectives *c, FILE *f, const struct collectives_opts *opts);

@@ -14,11 +14,6 @@ uint64_t report_mean(const struct aggregate_row *r)
 	return r->calls ? r->sum_ns / r->calls : 0;
 }
 
-double report_percent(uint64_t part, uint64_t whole)
-{
-	return whole ? 100.0 * (double)part / (double)whole : 0;
-}
-
 static double ratio(double part, double whole)
 {
 	return whole > 0 ? part / whole : 0;

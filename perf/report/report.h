@@ -270,7 +270,10 @@ void report_columns_rest(struct table *t, const struct report_columns *c,
 
 /* Mean duration of a call in ns, and part as a percentage of whole. */
 uint64_t report_mean(const struct aggregate_row *r);
-double report_percent(uint64_t part, uint64_t whole);
+static inline double report_percent(uint64_t part, uint64_t whole)
+{
+	return whole ? 100.0 * (double)part / (double)whole : 0;
+}
 
 /* By how many percent probes that took probe_ns of cpu_ns (struct trace_stats) made threads slower;
  * -1: they took more than three quarters of it, where a small error of the estimate makes a large

@@ -85,6 +85,7 @@ class Capture:
         self.dtype = getattr(torch, dtype, None) if dtype else None
         if dtype and self.dtype is None:
             raise Refused(f"this PyTorch {torch.__version__} has no {dtype}")
+        self.is_autocast = False  # dtype is what autocast, it seems, has cast its inputs to
         self.function = None
         self.numbers = set()  # ids of tensors that stand for a number of Python's
         self.location = next((getattr(t, LOCATIONS, "cpu") for t in self.tensors), "cpu")
@@ -160,7 +161,8 @@ class Capture:
         if len(among) < 2 or not among & HALVES or self.gives(wanted):
             return
         for self.dtype in dict.fromkeys(d for d in wanted if d in AUTOCAST):
-            if self.gives(wanted):
+            self.is_autocast = self.gives(wanted)
+            if self.is_autocast:
                 return
         self.dtype = None
 

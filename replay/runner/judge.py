@@ -37,6 +37,10 @@ def alike(a, b):
     return bool((a - b).norm() <= 0.05 * b.norm())
 
 
+def with_note(say, note):
+    return {**say, "note": f"{say['note']}; {note}" if "note" in say else note}
+
+
 class Judge:
     """One request for the accuracy of a call."""
 
@@ -282,12 +286,22 @@ class Judge:
                  torch.equal(g, edge.detach())]
         return names[0] if len(names) == 1 else str(i)
 
+    def notes(self):
+        """How what was run differs from what the capture says."""
+        c = self.capture
+        if c.numbers and self.role == "output":
+            yield "a tensor without dimensions was a number of Python's"
+        if c.is_autocast:
+            yield f"inputs were rounded to {str(c.dtype)[6:]}, as autocast does"
+
     def one(self, path, a, r, cpu, moved, exact, place):
         index = path.strip("[]").replace("][", ",") if self.role == "output" else path
         say = dict(role=self.role, index=index)
         free = choices.why_free(self.capture, place) if self.role == "output" else self.free_grads
         if free:
             say["choice"] = free
+        for note in self.notes():
+            say = with_note(say, note)
         if isinstance(a, torch.Tensor) != isinstance(r, torch.Tensor):
             self.talk.say(event="mismatch", reason=f"{type(a).__name__} instead of {type(r).__name__}", **say)
             return
@@ -301,8 +315,6 @@ class Judge:
         if wanted is not None and a.dtype != wanted and self.request["of"] == "captured" and self.role == "output":
             self.talk.say(event="mismatch", reason=f"dtype {str(a.dtype)[6:]} instead of {str(wanted)[6:]}", **say)
             return
-        if self.capture.numbers and self.role == "output":
-            say["note"] = "a tensor without dimensions was a number of Python's"
         say["device"] = getattr(a, LOCATIONS, str(a.device)) if self.request["of"] == "captured" else str(a.device)
         a, r = a.detach().cpu().resolve_conj(), r.detach().resolve_conj()
         cpu = cpu.detach().resolve_conj() if isinstance(cpu, torch.Tensor) and cpu.shape == r.shape else None
@@ -345,7 +357,7 @@ class Judge:
         if more:
             why, by, together = more
             allowance, common = allowance + by, common + together
-            say["note"] = f"{say['note']}; {why}" if "note" in say else why
+            say = with_note(say, why)
         self.talk.tensors(dict(event="tensor", dtype=dtype, exact=exact, reach=reach, common=common,
                                scale=self.rms(r) if cpu is None else 0.0,
                                emulated=self.cpu is not None and self.cpu.dtype is not None, **say),
@@ -380,7 +392,7 @@ class Judge:
                 (ordered.narrow(dim, 1, ai.shape[dim] - 1) == ordered.narrow(dim, 0, ai.shape[dim] - 1)).any()):
             return None
         self.talk.tensors(dict(event="tensor", dtype=str(a.dtype)[6:], exact=True, reach=1.0, common=0.0, scale=0.0,
-                               **{**say, "note": "differs in ties only"}), actual=ri, reference=ri, cpu=None)
+                               **with_note(say, "differs in ties only")), actual=ri, reference=ri, cpu=None)
         return "ties"
 
     def value(self, a, r, cpu, say):

@@ -34,9 +34,6 @@ struct build {
 	bool *planned;	      /* lazy tables: by op, whether it is planned */
 };
 
-/* Whether ops of this role (enum probe_role) have no address in a file. */
-bool ops_has_no_place(uint8_t role);
-
 /* Fill b->found from the symbols of the open files. Returns 0 or -ENOMEM. */
 int ops_find(struct build *b);
 

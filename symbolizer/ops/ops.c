@@ -150,7 +150,7 @@ static int make_sites(struct build *b, const struct func_facts *facts)
 		struct op_probe *o = &t->ops[i];
 		o->first_site = (uint32_t)t->nsites;
 		o->desc.id = i;
-		if (ops_has_no_place(o->role))
+		if (role_has_no_place(o->role))
 			continue;
 		count(t, o);
 		struct elf_file *f = b->elf[o->file];

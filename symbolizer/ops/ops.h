@@ -134,6 +134,13 @@ static inline bool role_is_counter(uint8_t role)
 	return role >= ROLE_COUNTER && role <= ROLE_COUNTER_STOP;
 }
 
+/* Those without an address in a file. */
+static inline bool role_has_no_place(uint8_t role)
+{
+	return role == ROLE_BOXED || role == ROLE_NAMED || role == ROLE_NAMED_NODE ||
+	       role == ROLE_KERNEL || role == ROLE_INLINED;
+}
+
 /* Those of torch.distributed that `--ops` chooses by name as it does operators. */
 static inline bool role_is_distributed(uint8_t role)
 {

@@ -126,12 +126,6 @@ uint64_t ops_call_boxed(struct elf_file *f)
 	return elf_find_dynamic(f, call_boxed, NULL);
 }
 
-bool ops_has_no_place(uint8_t role)
-{
-	return role == ROLE_BOXED || role == ROLE_NAMED || role == ROLE_NAMED_NODE ||
-	       role == ROLE_KERNEL || role == ROLE_INLINED;
-}
-
 /* Add the ops without a symbol. The boxed call is found later, in the live process, but has its
  * index from the start. */
 static int add_placeless(struct build *b)

@@ -287,6 +287,12 @@ static void plan_slices(struct op_probe *o, struct op_plan *p)
 	add_read(p, (struct probe_read){.kind = READ_NODE, .a = 0}, true);
 }
 
+static void plan_engine(struct op_probe *o, struct op_plan *p)
+{
+	*p = (struct op_plan){.flags = PLAN_MARK | PLAN_BACKWARD};
+	o->desc.name = "torch::autograd::Engine::evaluate_function";
+}
+
 /* Of these only the entry is of use. */
 static bool is_moment(const struct found *f)
 {
@@ -328,70 +334,89 @@ static int use_windows(const struct build *b, const struct found *f, struct retu
 	return 0;
 }
 
-static int plan_op(struct worker *w, size_t i, struct func_facts *facts, struct return_sites_ctx *x,
-		   struct arena *scratch)
+/* What return_sites_analyze, or use_windows, says of its code; no exit where that is not
+ * understood. */
+static int analyze(const struct build *b, const struct found *f, struct return_sites_ctx *x,
+		   struct func_facts *facts)
 {
-	struct build *b = w->b;
-	const struct found *f = &b->found[i];
-	struct op_probe *o = &b->t->ops[i];
-	struct op_plan *p = &b->t->plans[i];
-	*o = (struct op_probe){
-	    .role = f->role, .file = f->file, .vaddr = f->vaddr, .desc.schema = ""};
-	if (f->role == ROLE_BOXED)
-		return plan_boxed(w, o, p);
-	if (f->role == ROLE_NAMED_NODE)
-		return plan_named_node(w, o, p);
-	if (f->role == ROLE_NAMED) {
-		plan_named(o, p);
-		return 0;
-	}
 	const uint8_t *code = elf_bytes(b->elf[f->file], f->vaddr, f->size);
 	int r = code ? return_sites_analyze(x, code, f->size, f->vaddr, facts) : -EINVAL;
-	if (r == -ENOMEM)
-		return r;
-	if (r)
+	if (r && r != -ENOMEM)
 		*facts = (struct func_facts){.exit_kind = EXIT_NONE};
-	if (b->jumps && !r && use_windows(b, f, x, facts))
-		return -ENOMEM;
-	o->exit_kind = facts->exit_kind;
-	if (f->role == ROLE_FUNCTION) {
-		plan_function(o, p, facts);
-		return 0;
-	}
-	if (f->role == ROLE_GRADS)
-		return plan_grads(w, o, p);
-	if (f->role == ROLE_WAIT)
-		return plan_wait(w, o, p);
-	if (f->role == ROLE_REDUCER)
-		return reducer_plan(f->symbol, &w->arena, o, p);
-	if (f->role == ROLE_GLOO)
-		return gloo_plan(f->symbol, &w->arena, o, p);
-	if (is_moment(f)) {
-		plan_done(o, p);
-		return 0;
-	}
-	if (role_is_counter(f->role)) {
-		plan_counter(o, p);
-		return 0;
-	}
-	if (f->role == ROLE_SLICES) {
-		plan_slices(o, p);
-		return 0;
-	}
-	if (f->role == ROLE_ENGINE) {
-		*p = (struct op_plan){.flags = PLAN_MARK | PLAN_BACKWARD};
-		o->desc.name = "torch::autograd::Engine::evaluate_function";
-		return 0;
-	}
+	if (!r && b->jumps)
+		r = use_windows(b, f, x, facts);
+	return r == -ENOMEM ? r : 0;
+}
+
+static int plan_by_symbol(struct worker *w, const struct found *f, struct op_probe *o,
+			  struct op_plan *p, const struct func_facts *facts, struct arena *scratch)
+{
 	struct cxx_function fn;
 	arena_reset(scratch);
-	r = cxx_function_parse(f->symbol, scratch, &fn);
+	int r = cxx_function_parse(f->symbol, scratch, &fn);
 	if (r)
 		return r == -ENOMEM ? r : 0;
 	if (f->role == ROLE_CALL)
 		return plan_call(w, o, p, &fn, facts);
 	o->desc.name = node_name(w, &fn);
 	return o->desc.name ? plan_node(w, o, p, facts) : -ENOMEM;
+}
+
+static int plan_by_role(struct worker *w, const struct found *f, struct op_probe *o,
+			struct op_plan *p, const struct func_facts *facts, struct arena *scratch)
+{
+	switch (f->role) {
+	case ROLE_BOXED:
+		return plan_boxed(w, o, p);
+	case ROLE_NAMED_NODE:
+		return plan_named_node(w, o, p);
+	case ROLE_NAMED:
+		plan_named(o, p);
+		return 0;
+	case ROLE_FUNCTION:
+		plan_function(o, p, facts);
+		return 0;
+	case ROLE_GRADS:
+		return plan_grads(w, o, p);
+	case ROLE_WAIT:
+		return plan_wait(w, o, p);
+	case ROLE_REDUCER:
+		return reducer_plan(f->symbol, &w->arena, o, p);
+	case ROLE_GLOO:
+		return gloo_plan(f->symbol, &w->arena, o, p);
+	case ROLE_DONE:
+	case ROLE_WRITTEN:
+		plan_done(o, p);
+		return 0;
+	case ROLE_COUNTER:
+	case ROLE_COUNTER_START:
+	case ROLE_COUNTER_STOP:
+		plan_counter(o, p);
+		return 0;
+	case ROLE_SLICES:
+		plan_slices(o, p);
+		return 0;
+	case ROLE_ENGINE:
+		plan_engine(o, p);
+		return 0;
+	default:
+		return plan_by_symbol(w, f, o, p, facts, scratch);
+	}
+}
+
+static int plan_op(struct worker *w, size_t i, struct func_facts *facts, struct return_sites_ctx *x,
+		   struct arena *scratch)
+{
+	const struct found *f = &w->b->found[i];
+	struct op_probe *o = &w->b->t->ops[i];
+	*o = (struct op_probe){
+	    .role = f->role, .file = f->file, .vaddr = f->vaddr, .desc.schema = ""};
+	int r = 0;
+	if (!role_has_no_place(f->role)) {
+		r = analyze(w->b, f, x, facts);
+		o->exit_kind = facts->exit_kind;
+	}
+	return r ? r : plan_by_role(w, f, o, &w->b->t->plans[i], facts, scratch);
 }
 
 static void *work(void *arg)

@@ -109,7 +109,7 @@ int ops_find_memory(struct build *b)
 static int windows_of_op(struct op_table *t, const struct op_probe *o, struct return_sites_ctx *c,
 			 const struct windows_ops *ops, struct func_windows *out)
 {
-	const bool here = o->file == OPS_CPU && !ops_has_no_place(o->role);
+	const bool here = o->file == OPS_CPU && !role_has_no_place(o->role);
 	uint64_t size = here ? elf_function_size(t->elf[OPS_CPU], o->vaddr) : 0;
 	const uint8_t *code = size ? elf_bytes(t->elf[OPS_CPU], o->vaddr, size) : NULL;
 	struct func_facts facts;

@@ -113,6 +113,29 @@ void libraries_find(const struct maps *m, struct libraries *out)
 		out->python = interpreter;
 }
 
+/* Which libraries the process has; what they are mapped at is not kept. */
+static bool find_libraries(pid_t pid, struct libraries *l)
+{
+	struct maps maps;
+	if (maps_read(pid, &maps, NULL))
+		return false;
+	libraries_find(&maps, l);
+	maps_free(&maps);
+	return true;
+}
+
+bool process_has_torch(pid_t pid)
+{
+	struct libraries l;
+	return find_libraries(pid, &l) && l.torch;
+}
+
+bool process_has_all_torch(pid_t pid)
+{
+	struct libraries l;
+	return find_libraries(pid, &l) && l.torch && l.c10;
+}
+
 /* The linker is mapped at AT_BASE from offset 0 of its file, its segments contiguous. */
 static int linker_find_in(int fd, const struct maps *maps, uint64_t base, uint64_t spare,
 			  struct linker *out)

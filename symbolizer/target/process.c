@@ -264,6 +264,36 @@ ssize_t process_threads(pid_t pid, pid_t **out)
 	return n;
 }
 
+static ssize_t add_children_of_thread(pid_t pid, pid_t tid, pid_t **all, size_t *room, ssize_t n)
+{
+	enum { MOST = 1 << 16 };
+	char file[64], *text = malloc(MOST), *at = text, *end;
+	if (!text)
+		return -ENOMEM;
+	snprintf(file, sizeof(file), "task/%d/children", tid);
+	process_file(pid, file, text, MOST);
+	for (long child; n >= 0 && (child = strtol(at, &end, 10)) > 0; at = end) {
+		if (array_grow(all, room, (size_t)n + 1, sizeof(**all)))
+			n = -ENOMEM;
+		else
+			(*all)[n++] = (pid_t)child;
+	}
+	free(text);
+	return n;
+}
+
+ssize_t process_children(pid_t pid, pid_t **out)
+{
+	pid_t *tids = NULL, *all = NULL;
+	size_t room = 0;
+	ssize_t threads = process_threads(pid, &tids), n = 0;
+	for (ssize_t i = 0; i < threads && n >= 0; i++)
+		n = add_children_of_thread(pid, tids[i], &all, &room, n);
+	free(tids);
+	*out = all;
+	return n;
+}
+
 static bool process_owner(pid_t pid, uid_t *uid)
 {
 	char path[64];

@@ -138,6 +138,11 @@ const char *process_cmdline(pid_t pid, char *out, size_t size);
 /* Whether any thread of the process is alive; zombies are not. */
 bool process_alive(pid_t pid);
 
+/* What the process has started and not waited for (/proc/PID/task/TID/children, of
+ * CONFIG_PROC_CHILDREN), in malloc'ed *out; one that starts or ends meanwhile may be missing. How
+ * many, or -ENOMEM. */
+ssize_t process_children(pid_t pid, pid_t **out);
+
 /* State of a thread: R S D T t Z X I (proc_pid_stat(5)); 0 if there is no such thread. */
 char process_thread_state(pid_t pid, pid_t tid);
 
@@ -147,6 +152,12 @@ bool process_thread_ended(pid_t pid, pid_t tid);
 /* Whether the two tasks share an address space: threads, or a vfork(2) child that has not called
  * execve yet, and its parent. */
 bool process_shares_memory(pid_t a, pid_t b);
+
+/* Whether process `pid` maps a libtorch (libraries.c). */
+bool process_has_torch(pid_t pid);
+
+/* Whether it maps everything that tracing needs: libtorch and the libraries it is linked to. */
+bool process_has_all_torch(pid_t pid);
 
 /* The name of user `uid`, else its number, into out; returns out. */
 const char *process_user(uid_t uid, char *out, size_t size);
@@ -202,9 +213,17 @@ void process_rank_read(pid_t pid, struct process_rank *out);
 /* The same from `size` bytes of NUL-terminated NAME=VALUE; host is left empty. */
 void process_rank_parse(const char *environ, size_t size, struct process_rank *out);
 
-/* Whether both have the same place: one of them is then a helper of the other, such as a worker of
- * a DataLoader, which inherits the environment. False if no rank is known. */
-bool process_rank_same(const struct process_rank *a, const struct process_rank *b);
+/* What inherits the environment of a rank, or sets it, is not that rank. */
+enum rank_role {
+	RANK_NONE,     /* its environment has no rank */
+	RANK_OWN,      /* for all that is seen */
+	RANK_WORKER,   /* of a rank above it: a worker of a DataLoader, a compiler */
+	RANK_LAUNCHER, /* of ranks, or a shell around one: the rank of srun, of a node */
+};
+
+/* The role of process `pid` at this moment, with what process_rank_read says of it: a launcher is
+ * known by what it has started. Reads a few files of the processes above and below. */
+enum rank_role process_rank_role(pid_t pid, const struct process_rank *rank);
 
 /* Processes in a frozen control group (cgroups(7)), which no signal reaches and of which no thread
  * can be stopped. */

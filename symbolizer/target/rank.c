@@ -91,8 +91,50 @@ void process_rank_read(pid_t pid, struct process_rank *out)
 	free(environ);
 }
 
-bool process_rank_same(const struct process_rank *a, const struct process_rank *b)
+/* A program may set some of these variables itself, from those of srun, before it starts a worker;
+ * only torchrun sets the number of restarts. */
+static bool is_same_rank(const struct process_rank *a, const struct process_rank *b)
 {
-	return a->rank >= 0 && a->rank == b->rank && a->world_size == b->world_size &&
-	       a->local_rank == b->local_rank && a->node == b->node && a->restarts == b->restarts;
+	return a->rank == b->rank && a->world_size == b->world_size && a->restarts == b->restarts;
+}
+
+/* A shell or a ditrace above a rank has its environment, too. */
+static bool is_below_rank(pid_t pid, const struct process_rank *rank)
+{
+	enum { ABOVE = 8 };
+	struct process p;
+	struct process_rank above;
+	for (int i = 0; i < ABOVE && pid > 1 && !process_read(pid, &p, NULL); i++) {
+		pid = p.status.ppid;
+		process_rank_read(pid, &above);
+		if (is_same_rank(&above, rank) && process_has_torch(pid))
+			return true;
+	}
+	return false;
+}
+
+/* A launcher starts no fewer ranks than there are launchers: a rank may start a smaller training.
+ */
+static bool has_started_ranks(pid_t pid, const struct process_rank *rank)
+{
+	pid_t *children = NULL;
+	ssize_t n = process_children(pid, &children);
+	bool other = false, same = false;
+	for (ssize_t i = 0; i < n; i++) {
+		struct process_rank child;
+		process_rank_read(children[i], &child);
+		same |= is_same_rank(&child, rank);
+		other |= child.world_size >= rank->world_size && !is_same_rank(&child, rank);
+	}
+	free(children);
+	return other || (same && !process_has_torch(pid));
+}
+
+enum rank_role process_rank_role(pid_t pid, const struct process_rank *rank)
+{
+	if (rank->rank < 0)
+		return RANK_NONE;
+	if (is_below_rank(pid, rank))
+		return RANK_WORKER;
+	return has_started_ranks(pid, rank) ? RANK_LAUNCHER : RANK_OWN;
 }

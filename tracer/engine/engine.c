@@ -3,13 +3,6 @@
 #include <errno.h>
 #include <stddef.h>
 
-uint64_t engine_ring_bytes(uint64_t wanted, uint64_t usual)
-{
-	enum { LEAST = 512 << 10, MOST = 64 << 20 };
-	const uint64_t bytes = wanted ? wanted : usual;
-	return bytes < LEAST ? LEAST : bytes > MOST ? MOST : bytes;
-}
-
 const char *const engine_names[] = {"auto", "bpf", "ptrace", "shim", NULL};
 
 /* Where the shim cannot be: `why`. One that has to observe all ops, as no jumps can be written, is

@@ -211,7 +211,12 @@ struct engine_wanted {
 };
 
 /* Bytes of a ring: what is `wanted`, or 0: the `usual`, within what rings may have. */
-uint64_t engine_ring_bytes(uint64_t wanted, uint64_t usual);
+static inline uint64_t engine_ring_bytes(uint64_t wanted, uint64_t usual)
+{
+	enum { LEAST = 512 << 10, MOST = 64 << 20 };
+	const uint64_t bytes = wanted ? wanted : usual;
+	return bytes < LEAST ? LEAST : bytes > MOST ? MOST : bytes;
+}
 
 /* The engine bpf: uprobe_multi links (Linux 6.6, include/uapi/linux/bpf.h BPF_TRACE_UPROBE_MULTI).
  * Needs CAP_BPF and CAP_PERFMON, or CAP_SYS_ADMIN. Returns 0 and *out, or -errno with *e naming

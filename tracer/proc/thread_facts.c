@@ -161,32 +161,16 @@ int process_list_add(struct process_list *l, pid_t pid)
 	return 0;
 }
 
-static int add_children_of_thread(struct process_list *l, pid_t pid, pid_t tid)
-{
-	enum { MOST = 1 << 16 };
-	char file[64];
-	int r = 0;
-	char *text = malloc(MOST);
-	if (!text)
-		return -ENOMEM;
-	snprintf(file, sizeof(file), "task/%d/children", tid);
-	char *at = text, *end;
-	if (process_file(pid, file, text, MOST) > 0)
-		for (long child; !r && (child = strtol(at, &end, 10)) > 0; at = end)
-			r = process_list_add(l, (pid_t)child);
-	free(text);
-	return r;
-}
-
 int process_list_add_below(struct process_list *l)
 {
 	int r = 0;
 	for (size_t i = 0; i < l->n && !r; i++) {
-		pid_t *tids = NULL;
-		ssize_t n = process_threads(l->pids[i], &tids);
+		pid_t *children = NULL;
+		ssize_t n = process_children(l->pids[i], &children);
+		r = n < 0 ? (int)n : 0;
 		for (ssize_t k = 0; k < n && !r; k++)
-			r = add_children_of_thread(l, l->pids[i], tids[k]);
-		free(tids);
+			r = process_list_add(l, children[k]);
+		free(children);
 	}
 	return r;
 }

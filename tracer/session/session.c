@@ -268,7 +268,7 @@ bool session_enters(const struct session *s)
 
 bool session_is_stray(struct session *s, pid_t pid)
 {
-	return s->engine->is_outside && session_is_complete(pid) && !session_proc(s, pid) &&
+	return s->engine->is_outside && process_has_all_torch(pid) && !session_proc(s, pid) &&
 	       s->engine->is_outside(pid);
 }
 

@@ -101,12 +101,6 @@ int session_follow(struct session *s, follow_fn *fn, void *arg);
  */
 void session_set_away(struct session *s, bool away);
 
-/* Whether process `pid` maps a libtorch. */
-bool session_has_torch(pid_t pid);
-
-/* Whether it maps everything that tracing needs: libtorch and the libraries it is linked to. */
-bool session_is_complete(pid_t pid);
-
 /* Start tracing `pid`, which maps a libtorch; does nothing if it is already traced. 0 or -errno:
  * -ENODATA if it has no libtorch. */
 int session_add(struct session *s, pid_t pid, struct err *e);

@@ -211,7 +211,7 @@ static int open_engine(struct session *s, struct err *e)
 	const struct engine_wanted wanted = {
 	    .choice = s->o->turns && choice == ENGINE_AUTO ? ENGINE_SHIM : choice,
 	    .nplans = PLANS_MAX,
-	    .interesting = session_is_complete,
+	    .interesting = process_has_all_torch,
 	    .pid = s->o->attach,
 	    .user = s->o->user,
 	    .stops = s->stops,

@@ -24,29 +24,6 @@ struct proc *session_proc(struct session *s, pid_t pid)
 	return NULL;
 }
 
-/* Which libraries the process has; what they are mapped at is not kept. */
-static bool find_libraries(pid_t pid, struct libraries *l)
-{
-	struct maps maps;
-	if (maps_read(pid, &maps, NULL))
-		return false;
-	libraries_find(&maps, l);
-	maps_free(&maps);
-	return true;
-}
-
-bool session_has_torch(pid_t pid)
-{
-	struct libraries l;
-	return find_libraries(pid, &l) && l.torch;
-}
-
-bool session_is_complete(pid_t pid)
-{
-	struct libraries l;
-	return find_libraries(pid, &l) && l.torch && l.c10;
-}
-
 static struct proc *free_slot(struct session *s)
 {
 	unsigned i = 0;
@@ -72,24 +49,6 @@ void session_free_target_info(struct trace_target *t)
 	free((char *)t->torch_dir);
 }
 
-/* Whether the process, or a process above it, was started by a traced one of the same place. */
-static bool is_worker(struct session *s, pid_t pid, const struct process_rank *rank)
-{
-	enum { ABOVE = 8 };
-	struct process_status above;
-	char text[8192];
-	for (int i = 0; i < ABOVE && pid > 1; i++) {
-		if (process_file(pid, "status", text, sizeof(text)) <= 0)
-			return false;
-		process_parse_status(text, &above);
-		pid = above.ppid;
-		const struct proc *p = session_proc(s, pid);
-		if (p && process_rank_same(&p->rank, rank))
-			return true;
-	}
-	return false;
-}
-
 /* Whether the process was started after this one, which was there to see its first op. */
 static bool is_recorded_from_start(pid_t pid)
 {
@@ -104,7 +63,8 @@ static void tell_process(struct session *s, struct proc *p, bool is_late)
 	process_rank_read(pid, &p->rank);
 	s->ranked_pid = 0;
 	const struct trace_process told = {.pid = pid,
-					   .worker = is_worker(s, pid, &p->rank),
+					   .worker =
+					       process_rank_role(pid, &p->rank) == RANK_WORKER,
 					   .whole = !is_late && is_recorded_from_start(pid),
 					   .rank = p->rank};
 	OBSERVERS_CALL(s, on_process, &told);

@@ -34,12 +34,15 @@ static void row_names(const struct hang_rank *r, size_t n, size_t i, char *ranks
 		while (last + 1 < n && same_place(&r[i], &r[last + 1]) && r[k].rank >= 0 &&
 		       r[last + 1].rank == r[last].rank + 1)
 			last++;
-		add_text(ranks, size, r[k].rank < 0 ? "-" : ranks[0] ? ", %d" : "%d", r[k].rank);
+		if (r[k].rank >= 0)
+			add_text(ranks, size, ranks[0] ? ", %d" : "%d", r[k].rank);
 		if (last > k)
 			add_text(ranks, size, last > k + 1 ? "-%d" : ", %d", r[last].rank);
 		more += last - k + 1;
 		k = last;
 	}
+	if (!ranks[0])
+		add_text(ranks, size, "-", 0);
 	if (r[i].pid > 0)
 		add_text(pids, size, "%d", r[i].pid);
 	if (more > 1 && r[i].pid > 0)

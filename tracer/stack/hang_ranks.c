@@ -152,30 +152,27 @@ static bool same_calls(const struct hang_rank *a, const struct hang_rank *b)
 	return same;
 }
 
-/* A worker of a DataLoader that a rank has forked has the rank's groups in its memory, and takes no
- * part in them. */
-static bool is_forked(pid_t pid, const struct process_rank *rank)
+/* Its rank: a worker that a rank has forked has the rank's groups in its memory, and takes no part
+ * in them. */
+static struct hang_rank read_own_rank(pid_t pid, bool *has_groups)
 {
-	char own[512], theirs[sizeof(own)];
-	struct process p;
-	struct process_rank parent;
-	if (process_read(pid, &p, NULL))
-		return false;
-	process_rank_read(p.status.ppid, &parent);
-	return process_rank_same(rank, &parent) &&
-	       !strcmp(process_cmdline(pid, own, sizeof(own)),
-		       process_cmdline(p.status.ppid, theirs, sizeof(theirs)));
+	struct process_rank rank;
+	process_rank_read(pid, &rank);
+	enum rank_role role = process_rank_role(pid, &rank);
+	*has_groups = role == RANK_OWN || role == RANK_NONE;
+	return (struct hang_rank){.pid = pid,
+				  .rank = *has_groups ? rank.rank : -1,
+				  .world_size = *has_groups ? rank.world_size : -1};
 }
 
-static struct hang_rank read_rank(const struct stack_snapshot_view *v)
+/* *own with its groups as they are now. */
+static struct hang_rank read_rank(const struct stack_snapshot_view *v, const struct hang_rank *own)
 {
 	const struct err *why;
 	const struct mem mem = mem_process(v->pid);
-	struct process_rank rank;
 	struct py_runtime *py = stack_reader_python(v->stack_reader, &why);
-	process_rank_read(v->pid, &rank);
-	struct hang_rank r = {.pid = v->pid, .rank = rank.rank, .world_size = rank.world_size};
-	if (py && !is_forked(v->pid, &rank))
+	struct hang_rank r = *own;
+	if (py)
 		process_groups_read(v->pid, &mem, py, &r);
 	return r;
 }
@@ -183,9 +180,10 @@ static struct hang_rank read_rank(const struct stack_snapshot_view *v)
 int stack_place_take(struct stack_snapshot_view *v, struct hang_rank *out, struct err *e)
 {
 	enum { TRIES = 3 };
+	bool same = false, has_groups;
+	const struct hang_rank own = read_own_rank(v->pid, &has_groups);
 	struct hang_rank before;
-	bool same = false;
-	*out = read_rank(v);
+	*out = has_groups ? read_rank(v, &own) : own;
 	for (unsigned i = 0; i < TRIES && !same; i++) {
 		int r = stack_reader_take(v->stack_reader, &v->look, e);
 		if (r) {
@@ -193,7 +191,7 @@ int stack_place_take(struct stack_snapshot_view *v, struct hang_rank *out, struc
 			return r;
 		}
 		before = *out;
-		*out = read_rank(v);
+		*out = has_groups ? read_rank(v, &own) : own;
 		same = same_calls(&before, out);
 		hang_rank_free(&before);
 	}

@@ -165,7 +165,7 @@ has_both() {
 }
 
 hang() {
-	start "$PY" ranks/launch.py ranks/ddp.py "$T/hang-store" "$T/stop" >"$T/hang" 2>&1
+	SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 start "$PY" ranks/launch.py ranks/ddp.py "$T/hang-store" "$T/stop" >"$T/hang" 2>&1
 	local launcher=$child
 	before_long both_train
 	attached tree --engine bpf --tree "$launcher"
@@ -178,10 +178,12 @@ hang() {
 	local ranks
 	ranks=($(below "$launcher"))
 	children+=("${ranks[@]}")
-	before_long in_collective "${ranks[@]}"
+	before_long in_collective --tree "$launcher"
 	head -n 3 "$T/stack" >"$T/verdict"
 	like "stack tells which rank does not come" "$T/verdict" '^rank 0 waits in all_reduce #[0-9]+ of group [a-z0-9_]+ \(float32 \(36,\)\) at ddp.py:[0-9]+; rank 1 is not there: it is in until at ddp.py:[0-9]+ \('
 	like "and where each is" "$T/stack" "^ +1 +[0-9]+ +.* ddp.py:[0-9]+ until: signal.pause\\(\\)"
+	"$DITRACE" stack --format json --tree "$launcher" >"$T/json" 2>&1
+	ok "its launcher, which has a rank of srun's, and its worker are no ranks" jq -se '.[0].ranks | [.[] | .rank] == [null, null, 0, 1]' "$T/json"
 	"$DITRACE" stack "$T/shim" >"$T/stack" 2>&1
 	like "and finds the ranks by their trace" "$T/stack" '^rank 0 waits in all_reduce #.*; rank 1 is not there: it is in until '
 	start_as watcher "$DITRACE" watch --for 1s -o "$T/watched" --tree "$launcher" 2>"$T/err"
@@ -196,7 +198,7 @@ hang() {
 	like "which is told" "$T/err" '^ditrace: all processes of .* have ended'
 }
 
-# in_collective PID...: whether a rank is in a collective, its stacks and the others' in $T/stack
+# in_collective ARGUMENT...: whether a rank is in a collective, its stacks and the others' in $T/stack
 in_collective() {
 	"$DITRACE" stack "$@" >"$T/stack" 2>&1 && grep -q "waits in .* is not there" "$T/stack"
 }

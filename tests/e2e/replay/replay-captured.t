@@ -74,6 +74,8 @@ replays() {
 	for of in rerun captured; do
 		"${replay[@]}" --of $of "$T/autocast" >"$T/text" 2>&1
 		like "calls under autocast, captured before its casts: $of" "$T/text" '^10 op calls; 26 tensors right$'
+		"${replay[@]}" --of $of --format json --detail "$T/autocast" >"$T/json" 2>"$T/err"
+		ok "their rows say so: $of" jq -se '[.. | objects | select(.role? == "output") | .note] | sort == [null, null, null, null, null, "inputs were rounded to bfloat16, as autocast does", "inputs were rounded to bfloat16, as autocast does", "inputs were rounded to bfloat16, as autocast does", "inputs were rounded to bfloat16, as autocast does", "inputs were rounded to float32, as autocast does"]' "$T/json"
 	done
 
 	"$(warmed)" replay/device_captures.py "$T/device" >"$T/made"

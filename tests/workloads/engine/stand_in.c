@@ -165,7 +165,7 @@ int cuptiActivityGetNumDroppedRecords(void *context, uint32_t stream, size_t *n)
 	return 0;
 }
 
-static void call_of(uint32_t kind, uint32_t number, uint64_t start, uint64_t end)
+static void call(uint32_t kind, uint32_t number, uint64_t start, uint64_t end)
 {
 	uint8_t *r = call_on[kind == RUNTIME][number] ? record(kind, 48) : NULL;
 	if (!r)
@@ -175,11 +175,6 @@ static void call_of(uint32_t kind, uint32_t number, uint64_t start, uint64_t end
 	put(r, 16, end, 8);
 	put(r, 28, (uint32_t)(uintptr_t)__builtin_thread_pointer(), 4);
 	put(r, 32, correlation, 4);
-}
-
-static void call(uint32_t number, uint64_t start, uint64_t end)
-{
-	call_of(RUNTIME, number, start, end);
 }
 
 static void kernel(const char *name, uint64_t start, uint64_t ns, uint32_t stream, bool graph)
@@ -195,36 +190,33 @@ static void kernel(const char *name, uint64_t start, uint64_t ns, uint32_t strea
 	put(r, 156, graph, 4);
 }
 
-/* A kernel of `ns`, which the device begins `delay` after the launch. */
-void stand_in_launch(const char *name, uint64_t delay, uint64_t ns, uint32_t stream)
+/* A call and that of a launch, of calls of that kind. */
+static void launch(uint32_t kind, uint32_t before, uint32_t number, const char *name,
+		   uint64_t delay, uint64_t ns, uint32_t stream)
 {
 	if (!now)
 		return;
 	pthread_mutex_lock(&lock);
 	uint64_t start = now();
 	correlation++;
-	call(GET_DEVICE, start, start);
+	call(kind, before, start, start);
 	correlation++;
 	uint64_t end = now();
 	kernel(name, end + delay, ns, stream, false);
-	call(LAUNCH, start, end);
+	call(kind, number, start, end);
 	pthread_mutex_unlock(&lock);
+}
+
+/* A kernel of `ns`, which the device begins `delay` after the launch. */
+void stand_in_launch(const char *name, uint64_t delay, uint64_t ns, uint32_t stream)
+{
+	launch(RUNTIME, GET_DEVICE, LAUNCH, name, delay, ns, stream);
 }
 
 /* The same through the driver, as cuBLAS does it. */
 void stand_in_launch_driver(const char *name, uint64_t delay, uint64_t ns, uint32_t stream)
 {
-	if (!now)
-		return;
-	pthread_mutex_lock(&lock);
-	uint64_t start = now();
-	correlation++;
-	call_of(DRIVER_CALLS, CONTEXT, start, start);
-	correlation++;
-	uint64_t end = now();
-	kernel(name, end + delay, ns, stream, false);
-	call_of(DRIVER_CALLS, DRIVER_LAUNCH, start, end);
-	pthread_mutex_unlock(&lock);
+	launch(DRIVER_CALLS, CONTEXT, DRIVER_LAUNCH, name, delay, ns, stream);
 }
 
 /* A kernel of which CUPTI says that it began long ago. */
@@ -235,7 +227,7 @@ void stand_in_wrong(const char *name)
 	pthread_mutex_lock(&lock);
 	correlation++;
 	kernel(name, now() - 30000000000, 1000, 7, false);
-	call(LAUNCH, now(), now());
+	call(RUNTIME, LAUNCH, now(), now());
 	pthread_mutex_unlock(&lock);
 }
 
@@ -247,7 +239,7 @@ void stand_in_graph(const char *name, unsigned n, uint64_t ns, uint32_t stream)
 	pthread_mutex_lock(&lock);
 	uint64_t start = now();
 	correlation++;
-	call(GRAPH, start, now());
+	call(RUNTIME, GRAPH, start, now());
 	for (unsigned i = 0; i < n; i++)
 		kernel(name, start + 1000 + i * ns, ns, stream, true);
 	pthread_mutex_unlock(&lock);
@@ -258,7 +250,7 @@ static void copy(uint64_t bytes, uint64_t ns, uint32_t stream)
 {
 	uint64_t start = now();
 	correlation++;
-	call(MEMCPY_ASYNC, start, now());
+	call(RUNTIME, MEMCPY_ASYNC, start, now());
 	uint8_t *r = kind_on[1] ? record(1, 96) : NULL;
 	if (!r)
 		return;

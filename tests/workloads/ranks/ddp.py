@@ -1,7 +1,7 @@
 """Two ranks train together with gloo; rank 1 does what the other one waits for, rank 0 has a worker that loads its data. Then
 come collectives that each rank writes down, in STORE.0 and STORE.1, and some for which rank 1 is late.
 python3 launch.py ddp.py STORE, a file that is not there yet. With another one, STOP, they train until that is there; then
-rank 0 waits for rank 1, which does not come."""
+rank 0, whose worker waits for work, waits for rank 1, which does not come."""
 
 import json
 import os
@@ -36,6 +36,8 @@ def step(x):
 
 def until(path):
     stop = torch.zeros(1)
+    if rank == 0:
+        loads = iter(DataLoader(data, batch_size=1, num_workers=1))
     print("trains", flush=True)
     while not stop:
         step(torch.ones(1, 8))

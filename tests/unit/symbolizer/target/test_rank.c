@@ -1,5 +1,9 @@
+#define _GNU_SOURCE
 #include "tests/unit/unit.h"
 
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "symbolizer/target/process.h"
@@ -63,14 +67,50 @@ static void what_makes_no_sense_is_not_known(void **state)
 	assert_int_equal(parsed("WORLD_SIZE=64\0RANK=1", sizeof("WORLD_SIZE=64") + 6).rank, -1);
 }
 
-static void a_helper_has_the_same_place(void **state)
+/* A process with these variables that does nothing. */
+static pid_t start(const char *const *env)
+{
+	int ready[2];
+	char c;
+	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+	pid_t pid = fork();
+	if (!pid) {
+		execle("/bin/sleep", "sleep", "1000", NULL, env);
+		_exit(1);
+	}
+	close(ready[1]);
+	assert_int_equal(read(ready[0], &c, 1), 0); /* closed by exec */
+	close(ready[0]);
+	return pid;
+}
+
+static enum rank_role own_role(const char *environ, size_t size)
+{
+	struct process_rank r = parsed(environ, size);
+	return process_rank_role(getpid(), &r);
+}
+
+#define OWN_ROLE(text) own_role(text, sizeof(text))
+
+static void a_launcher_is_known_by_what_it_has_started(void **state)
 {
 	(void)state;
-	struct process_rank a = PARSED("RANK=0\0WORLD_SIZE=2\0LOCAL_RANK=0"),
-			    b = PARSED("RANK=0\0WORLD_SIZE=2"), none = PARSED("A=B");
-	assert_true(process_rank_same(&a, &a));
-	assert_false(process_rank_same(&a, &b)); /* a launcher, of which RANK is the node's */
-	assert_false(process_rank_same(&none, &none));
+	static const char srun[] = "SLURM_PROCID=0\0SLURM_STEP_NUM_TASKS=2\0SLURM_LOCALID=0";
+	const char *const ranks[] = {"RANK=1", "WORLD_SIZE=2", "TORCHELASTIC_RESTART_COUNT=0",
+				     NULL};
+	assert_int_equal(OWN_ROLE("A=B"), RANK_NONE);
+	assert_int_equal(own_role(srun, sizeof(srun)), RANK_OWN);
+	pid_t child = start(ranks);
+	assert_int_equal(own_role(srun, sizeof(srun)), RANK_LAUNCHER);
+	/* a node's rank, of a launcher that has one rank on each */
+	assert_int_equal(OWN_ROLE("RANK=1\0WORLD_SIZE=2"), RANK_LAUNCHER);
+	/* a rank may start a smaller training */
+	assert_int_equal(OWN_ROLE("RANK=1\0WORLD_SIZE=4\0TORCHELASTIC_RESTART_COUNT=0"), RANK_OWN);
+	/* a shell: its child has its rank, and it has no PyTorch */
+	assert_int_equal(OWN_ROLE("RANK=1\0WORLD_SIZE=2\0TORCHELASTIC_RESTART_COUNT=0"),
+			 RANK_LAUNCHER);
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
 }
 
 static void of_a_process(void **state)
@@ -91,7 +131,7 @@ int main(void)
 	    cmocka_unit_test(of_torchrun),
 	    cmocka_unit_test(of_other_launchers),
 	    cmocka_unit_test(what_makes_no_sense_is_not_known),
-	    cmocka_unit_test(a_helper_has_the_same_place),
+	    cmocka_unit_test(a_launcher_is_known_by_what_it_has_started),
 	    cmocka_unit_test(of_a_process),
 	};
 	return unit_run(tests, NULL, NULL);
