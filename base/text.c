@@ -143,6 +143,21 @@ void text_print_cut(FILE *f, const char *s, size_t width)
 		fputs("…", f);
 }
 
+void text_print_end(FILE *f, const char *text, size_t width, size_t besides)
+{
+	enum { MIN = 16 };
+	size_t room = width > besides + MIN ? width - besides : MIN, len = strlen(text);
+	if (!width || len <= room) {
+		text_print_safe(f, text);
+		return;
+	}
+	const char *end = text + len - (room - 1);
+	while (((unsigned char)*end & 0xc0) == 0x80)
+		end++;
+	fputs("…", f);
+	text_print_safe(f, end);
+}
+
 bool text_number(const char *text, uint64_t *out)
 {
 	char *end;
