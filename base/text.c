@@ -297,7 +297,7 @@ static bool is_there(const struct suggestions *x, const char *name)
 void suggestions_add(struct suggestions *x, const char *name)
 {
 	size_t na = strlen(x->word), nb = strlen(name);
-	size_t far = na / 3 > 2 ? na / 3 : 2;
+	size_t far = na <= 3 ? 1 : na / 3 > 2 ? na / 3 : 2;
 
 	if (!na || !nb || na >= SUGGESTIONS_WORD || nb >= SUGGESTIONS_WORD || na > nb + far ||
 	    nb > na + far)

@@ -82,8 +82,8 @@ struct suggestions {
 
 /* Offer a candidate. The SUGGESTIONS_MAX nearest by edit distance (insertions, deletions,
  * substitutions and transpositions of neighbours) are kept, within a distance of a third of the
- * word's length or 2, whichever is more. Names and words of SUGGESTIONS_WORD bytes or more are
- * ignored. */
+ * word's length or 2, whichever is more; of words of up to 3 letters, of 1. Names and words of
+ * SUGGESTIONS_WORD bytes or more are ignored. */
 void suggestions_add(struct suggestions *x, const char *name);
 
 /* "add, addr, addmm" into out; false when there is no suggestion. */
