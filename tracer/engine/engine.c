@@ -5,9 +5,10 @@
 
 uint64_t engine_ring_bytes(uint64_t wanted, uint64_t usual)
 {
-	enum { LEAST = 512 << 10, MOST = 64 << 20 };
 	const uint64_t bytes = wanted ? wanted : usual;
-	return bytes < LEAST ? LEAST : bytes > MOST ? MOST : bytes;
+	return bytes < ENGINE_RING_LEAST  ? ENGINE_RING_LEAST
+	       : bytes > ENGINE_RING_MOST ? ENGINE_RING_MOST
+					  : bytes;
 }
 
 const char *const engine_names[] = {"auto", "bpf", "ptrace", "shim", NULL};

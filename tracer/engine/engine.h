@@ -210,6 +210,8 @@ struct engine_wanted {
 	bool no_devices, devices;
 };
 
+enum { ENGINE_RING_LEAST = 512 << 10, ENGINE_RING_MOST = 64 << 20 };
+
 /* Bytes of a ring: what is `wanted`, or 0: the `usual`, within what rings may have. */
 uint64_t engine_ring_bytes(uint64_t wanted, uint64_t usual);
 
