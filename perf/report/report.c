@@ -299,6 +299,8 @@ static void add_part(struct table *t, const struct report_columns *columns,
 		}
 		rest.self_ns += r->self_ns;
 		rest.calls += r->calls;
+		rest.backward_calls += r->backward_calls;
+		rest.thrown += r->thrown;
 		rest.activities += r->activities;
 		rest.device_ns += r->device_ns;
 		for (int k = 0; k < MEMORY_KINDS; k++)
