@@ -143,6 +143,21 @@ void text_print_cut(FILE *f, const char *s, size_t width)
 		fputs("…", f);
 }
 
+void text_print_end(FILE *f, const char *text, size_t width, size_t besides)
+{
+	enum { MIN = 16 };
+	size_t room = width > besides + MIN ? width - besides : MIN, len = strlen(text);
+	if (!width || len <= room) {
+		text_print_safe(f, text);
+		return;
+	}
+	const char *end = text + len - (room - 1);
+	while (((unsigned char)*end & 0xc0) == 0x80)
+		end++;
+	fputs("…", f);
+	text_print_safe(f, end);
+}
+
 bool text_number(const char *text, uint64_t *out)
 {
 	char *end;
@@ -282,7 +297,7 @@ static bool is_there(const struct suggestions *x, const char *name)
 void suggestions_add(struct suggestions *x, const char *name)
 {
 	size_t na = strlen(x->word), nb = strlen(name);
-	size_t far = na / 3 > 2 ? na / 3 : 2;
+	size_t far = na <= 3 ? 1 : na / 3 > 2 ? na / 3 : 2;
 
 	if (!na || !nb || na >= SUGGESTIONS_WORD || nb >= SUGGESTIONS_WORD || na > nb + far ||
 	    nb > na + far)

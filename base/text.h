@@ -38,6 +38,10 @@ size_t text_width(const char *s);
 /* Print `s`, or, where it has more than `width` columns, its beginning and "…" in that many. */
 void text_print_cut(FILE *f, const char *s, size_t width);
 
+/* Print `text` (untrusted), such as a command line, its start left out so that it and `besides`
+ * columns fit into `width`, of which it has 16 at least; width 0: all of it. */
+void text_print_end(FILE *f, const char *text, size_t width, size_t besides);
+
 /* Parse a number of decimal digits and nothing else. False, with *out unchanged, if it is none or
  * does not fit. */
 bool text_number(const char *text, uint64_t *out);
@@ -78,8 +82,8 @@ struct suggestions {
 
 /* Offer a candidate. The SUGGESTIONS_MAX nearest by edit distance (insertions, deletions,
  * substitutions and transpositions of neighbours) are kept, within a distance of a third of the
- * word's length or 2, whichever is more. Names and words of SUGGESTIONS_WORD bytes or more are
- * ignored. */
+ * word's length or 2, whichever is more; of words of up to 3 letters, of 1. Names and words of
+ * SUGGESTIONS_WORD bytes or more are ignored. */
 void suggestions_add(struct suggestions *x, const char *name);
 
 /* "add, addr, addmm" into out; false when there is no suggestion. */

@@ -238,7 +238,8 @@ static void add_views(struct option_list *to, struct report *p)
 	     "of the samples (the default where there are no ops)", NULL},
 	    {0, "frames", OPTION_CHOICE, &p->frames, "KIND",
 	     "in the tree: mixed (default), python, ops, and of samples native", frames},
-	    {0, "all", OPTION_FLAG, &p->all, NULL, "in the tree: frames of torch, too", NULL},
+	    {0, "all", OPTION_FLAG, &p->all, NULL,
+	     "in the tree: frames of torch, of imports and of the interpreter, too", NULL},
 	};
 	options_add(to, some, sizeof(some) / sizeof(some[0]));
 }

@@ -17,7 +17,7 @@ struct report {
 	int format, graph, frames;
 	uint64_t limit; /* rows of each part; 0: all */
 	bool sides, gaps, per_step;
-	bool all; /* with `graph`: frames of torch, too */
+	bool all; /* with `graph`: frames that fold, too */
 	bool collectives, skew;
 	bool samples; /* report samples, not ops */
 	struct report_opts opts;

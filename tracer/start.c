@@ -2,6 +2,7 @@
  * and how tracing begins. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,6 +144,14 @@ static int check_depth(uint64_t depth, struct err *e)
 	return err_hint(e, "--depth 1 records the outermost ops, those that Python called");
 }
 
+static int check_buffer(uint64_t bytes, struct err *e)
+{
+	if (!bytes || (bytes >= ENGINE_RING_LEAST && bytes <= ENGINE_RING_MOST))
+		return 0;
+	err_set(e, -EINVAL, "--buffer: rings have no %" PRIu64 " bytes", bytes);
+	return err_hint(e, "from 512k to 64M");
+}
+
 /* The other engines let no thread wait, and that takes no part where registers are needed, or
  * nodes.
  */
@@ -192,6 +201,7 @@ static int check_turns(const struct session_opts *o, struct err *e)
 int trace_options_check(const struct session_opts *o, struct err *e)
 {
 	int r = check_depth(o->depth, e);
+	r = r ? r : check_buffer(o->buffer, e);
 	r = r ? r : check_list("--ops", o->ops, e);
 	r = r ? r : check_list("--not-ops", o->not_ops, e);
 	r = r ? r : trace_samples_check(o->sample, e);

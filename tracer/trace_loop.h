@@ -100,7 +100,7 @@ extern const char *const trace_phases[]; /* words of --phase, in the order of en
 	     NULL,	  "engine shim: wait for room, sum nothing up",                              \
 	     NULL},                                                                                  \
 	    {0,		  "buffer", OPTION_SIZE,                                                     \
-	     &(o).buffer, "SIZE",   "records that may wait to be read, up to 64M",                   \
+	     &(o).buffer, "SIZE",   "records that may wait to be read, 512k to 64M",                 \
 	     NULL},                                                                                  \
 	{                                                                                            \
 		0, "engine", OPTION_CHOICE, &(o).engine, "auto|bpf|ptrace|shim", "how to trace",     \

@@ -239,17 +239,31 @@ static void add_columns(struct table *t, int width)
 	table_column(t, "", TABLE_LEFT);
 }
 
+static void print_no_op(FILE *f, uint64_t ns)
+{
+	char text[32];
+	if (ns)
+		fprintf(f, ", in no op %s", text_ns(text, sizeof(text), ns));
+}
+
 static void print_title(FILE *f, const struct annotation *a, const struct annotate_file *file,
 			const struct source *s)
 {
-	char took[32], whole[32], none[32];
+	const struct annotate_line *l = &file->sum;
+	const uint64_t ns = l->forward_ns + l->backward_ns;
+	char took[32], whole[32];
 	putc('\n', f);
 	text_print_safe(f, file->path);
-	fprintf(f, "\n%.1f %%, %s of %s", self_percent(a, &file->sum),
-		text_ns(took, sizeof(took), file->sum.forward_ns + file->sum.backward_ns),
-		text_ns(whole, sizeof(whole), a->observed_ns));
-	if (file->sum.no_op_ns)
-		fprintf(f, "; in no op %s", text_ns(none, sizeof(none), file->sum.no_op_ns));
+	fprintf(f, "\n%.1f %%, %s of %s", self_percent(a, l),
+		text_ns(took, sizeof(took), l->is_worker ? ns : ns - l->worker_ns),
+		text_ns(whole, sizeof(whole), l->is_worker ? a->workers_ns : a->observed_ns));
+	print_no_op(f, l->is_worker ? l->no_op_ns : l->no_op_ns - l->worker_no_op_ns);
+	if (l->is_worker)
+		fputs(", of workers", f);
+	else if (l->worker_ns || l->worker_no_op_ns) {
+		fprintf(f, "; workers: %s", text_ns(took, sizeof(took), l->worker_ns));
+		print_no_op(f, l->worker_no_op_ns);
+	}
 	if (!s->lines)
 		fprintf(f, "\nonly the recorded lines: %s", s->why);
 	else if (s->why)

@@ -27,7 +27,7 @@ enum { DEPTH_MAX = 1024 };
 struct text_of_tree {
 	char lines[DEPTH_MAX * 4];
 	size_t len;
-	unsigned torch; /* frames left out */
+	unsigned folded; /* frames left out */
 };
 
 /* The numbers of memory, in the order of columns; which there are. */
@@ -180,14 +180,14 @@ static void print_node(const struct graph *g, const struct call_node *n, const c
 	putc('\n', g->f);
 }
 
-/* The frames of torch that a stack's lines leave out: those between others. own: whether there was
- * a frame of others among the callers. */
+/* The frames that a stack's lines leave out: those that fold, between others. own: whether there
+ * was a frame of others among the callers. */
 static bool is_left_out(const struct graph *g, uint32_t node, bool own)
 {
 	const struct call_node *n = &g->nodes[node];
 	const bool is_between = own || g->opts->callers;
 	const bool has_self = n->self_ns && share(g, n->self_ns) >= g->opts->percent_limit;
-	return n->is_torch && !g->opts->all && is_between && !has_self &&
+	return n->folds && !g->opts->all && is_between && !has_self &&
 	       child(g, node, first_child(g, node));
 }
 
@@ -204,7 +204,7 @@ static int gather(const struct graph *g, uint32_t parent, bool own, unsigned dep
 	for (size_t at = first_child(g, parent); !r && child(g, parent, at); at++) {
 		const uint32_t node = g->order[at];
 		if (is_left_out(g, node, own) && depth < DEPTH_MAX) {
-			g->text->torch++;
+			g->text->folded++;
 			r = gather(g, node, own, depth + 1, out);
 			continue;
 		}
@@ -235,7 +235,7 @@ static int print_child(const struct graph *g, uint32_t node, bool own, unsigned 
 	if (depth < DEPTH_MAX) {
 		memcpy(g->text->lines + len, below, more);
 		g->text->len = len + more;
-		r = print_children(g, node, own || !(n->is_torch || n->is_op), depth + 1);
+		r = print_children(g, node, own || !(n->folds || n->is_op), depth + 1);
 		g->text->len = len;
 	}
 	return r;
@@ -272,9 +272,9 @@ static void print_left_out(const struct graph *g)
 		fprintf(g->f, "%s below %g %%\n",
 			text_counted(text, sizeof(text), g->small, "more line"),
 			g->opts->percent_limit);
-	if (g->text->torch)
-		fprintf(g->f, "%s of torch left out: --all\n",
-			text_counted(text, sizeof(text), g->text->torch, "frame"));
+	if (g->text->folded)
+		fprintf(g->f, "%s of torch, imports and the interpreter left out: --all\n",
+			text_counted(text, sizeof(text), g->text->folded, "frame"));
 }
 
 int call_graph_print(FILE *f, struct call_tree *t, const struct call_graph_opts *opts)

@@ -231,7 +231,7 @@ static int add_callers(struct call_tree *to, const struct call_tree *from, uint3
 		at = call_node_of(to, (uint32_t)at, n->name_id, n->is_op);
 		if (at < 0)
 			return -ENOMEM;
-		to->nodes[at].is_torch = n->is_torch;
+		to->nodes[at].folds = n->folds;
 		to->nodes[at].calls += self->calls;
 		if (i == op)
 			to->nodes[at].self_ns += self->self_ns;

@@ -25,7 +25,9 @@ struct call_node {
 	uint32_t name_id; /* equal for equal names of one kind */
 	uint32_t parent;  /* index, less than the node's own, or CALL_TREE_ROOT */
 	bool is_op;
-	bool is_torch;	   /* a Python frame of torch's own files */
+	bool folds;	   /* text leaves it out between others: Python frames
+				     of torch and of what imports, native ones of the
+				     interpreter and those without a name */
 	uint8_t phase;	   /* enum op_phase of an op's first event; of a frame 0; PHASES: what a
 			      device did, with is_op */
 	uint64_t calls;	   /* of an op: finished calls */
@@ -99,7 +101,7 @@ struct call_graph_opts {
 	bool callers; /* from each op out to its callers; else from the outermost frames in */
 	uint64_t observed_ns; /* the base of percentages */
 	bool samples;	      /* the tree is of samples */
-	bool all;	      /* as text: frames of torch, too */
+	bool all;	      /* as text: frames that fold, too */
 	double percent_limit; /* leave out nodes below it */
 	struct terminal terminal;
 };

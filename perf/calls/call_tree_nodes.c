@@ -95,7 +95,7 @@ static int64_t frame_node(struct call_tree *t, int64_t parent, const struct py_f
 {
 	int64_t id = call_node_of(t, (uint32_t)parent, call_frame_name(t, f), false);
 	if (id >= 0)
-		t->nodes[id].is_torch = f->is_torch;
+		t->nodes[id].folds = f->is_torch;
 	return id;
 }
 
@@ -131,12 +131,25 @@ int64_t call_stack_node(struct call_tree *t, uint32_t parent, const struct py_st
 	return node;
 }
 
+/* A native frame below Python frames: of the interpreter, or libx.so+0x1234, without a name. */
+static bool tells_nothing(const struct py_frame *f)
+{
+	const char *file = f->file ? f->file : "", *base = text_base_name(file);
+	const size_t n = strlen(base);
+	return native_file_is_python(file) || (n && f->function && !strncmp(f->function, base, n) &&
+					       !strncmp(f->function + n, "+0x", 3));
+}
+
 /* Append the frames numbered from - 1 down to `to` (0: innermost) below `node`. */
 int64_t call_native_nodes(struct call_tree *t, int64_t node, const struct py_stack *stack,
 			  unsigned from, unsigned to)
 {
-	for (unsigned i = from; i-- > to && node >= 0;)
+	const bool in_python = node != CALL_TREE_ROOT;
+	for (unsigned i = from; i-- > to && node >= 0;) {
 		node = frame_node(t, node, stack->frames[i]);
+		if (node >= 0)
+			t->nodes[node].folds = in_python && tells_nothing(stack->frames[i]);
+	}
 	return node;
 }
 

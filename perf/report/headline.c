@@ -165,21 +165,25 @@ const char *headline_where(char *out, size_t size, const struct aggregate_row *r
 	return out;
 }
 
-/* Percentages of what was observed say little of steps that are a small part of it. */
+/* Percentages in the table are of what was observed, those of the lines above of steps. */
 static void add_slowest(struct table *t, const struct aggregate *a,
 			const struct breakdown_result *b, uint64_t observed_ns,
 			const struct report_opts *opts, const struct file_names *files)
 {
-	enum { NAMED = 3, LITTLE = 50 };
+	enum { NAMED = 3, NEARLY_ALL = 90 };
 	const struct aggregate_row *most[NAMED];
 	struct headline_line line = headline_line(opts);
 	const double steps = report_percent(b->wall_ns, observed_ns);
-	if (b->steps && !opts->per_step && steps < LITTLE)
-		headline_add(&line, "steps are %.0f %% of the time: report --per-step; ", steps);
+	const bool is_part = b->steps && !opts->per_step && steps < NEARLY_ALL;
+	if (is_part)
+		headline_add(&line, "steps are %.0f %% of the time (--per-step)", steps);
 	size_t n = headline_most(a, offsetof(struct aggregate_row, self_ns), most, NAMED);
 	for (size_t k = 0; k < n; k++) {
 		char at[256];
-		if (!headline_add(&line, "%s%.1f %% %s%s", k ? ", " : "slowest op: ",
+		if (!headline_add(&line, "%s%.1f %% %s%s",
+				  k	    ? ", "
+				  : is_part ? "; slowest op: "
+					    : "slowest op: ",
 				  report_percent(most[k]->self_ns, observed_ns),
 				  report_op_name(most[k]->op),
 				  headline_where(at, sizeof(at), most[k], files)))

@@ -253,8 +253,8 @@ const struct aggregate_row **report_sorted(const struct aggregate *a,
 	return s;
 }
 
-/* The title of the part that begins with row `r`; NULL: none. */
-static const char *part_title(const struct aggregate_row *r, bool is_first)
+/* The title of the part that begins with row `r`; NULL: none. Samples know no forward op. */
+static const char *part_title(const struct aggregate_row *r, bool is_first, bool of_samples)
 {
 	static const char *const titles[PARTS] = {
 	    [BACKWARD_OF_LINES] = "backward of the above",
@@ -265,6 +265,8 @@ static const char *part_title(const struct aggregate_row *r, bool is_first)
 	    [COMPILING] = "while torch.compile compiled, in percent of that time",
 	};
 	enum report_part part = part_of(r);
+	if (part == CALLED_IN_BACKWARD && of_samples)
+		return "in the backward, by the line that ran meanwhile";
 	return part == BACKWARD_OF_LINES && is_first ? "backward" : titles[part];
 }
 
@@ -292,6 +294,8 @@ static void add_part(struct table *t, const struct report_columns *columns,
 		}
 		rest.self_ns += r->self_ns;
 		rest.calls += r->calls;
+		rest.backward_calls += r->backward_calls;
+		rest.thrown += r->thrown;
 		rest.activities += r->activities;
 		rest.device_ns += r->device_ns;
 		for (int k = 0; k < MEMORY_KINDS; k++)
@@ -322,7 +326,7 @@ static void add_parts(struct table *t, const struct report_columns *columns,
 		      const struct file_names *files)
 {
 	for (size_t first = 0, end; first < n; first = end) {
-		const char *title = part_title(rows[first], first == 0);
+		const char *title = part_title(rows[first], first == 0, opts->samples);
 		for (end = first; end < n && part_of(rows[first]) == part_of(rows[end]);)
 			end++;
 		if (title)

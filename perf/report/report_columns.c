@@ -7,9 +7,10 @@
 
 const char *const *report_column_names(void)
 {
-	static const char *names[REPORT_COLUMNS_MAX + 1];
+	static const char *names[REPORT_COLUMNS_MAX + 2];
 	for (size_t i = 0; i < report_ncolumns; i++)
 		names[i] = report_columns[i].name;
+	names[report_ncolumns] = "block"; /* the only one that none but blocks have */
 	return names;
 }
 
@@ -45,14 +46,21 @@ bool report_columns_has(const char *name, unsigned keys)
 
 static int no_column(const char *word, size_t len, const char *why, unsigned keys, struct err *e)
 {
-	char names[256] = "";
+	char names[sizeof(e->hint)] = "", list[256];
+	char typed[SUGGESTIONS_WORD];
+	struct suggestions near = {.word = typed};
 	size_t used = 0;
-	for (size_t i = 0; i < report_ncolumns && used < sizeof(names); i++)
-		if (is_of(&report_columns[i], keys))
-			used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",
-						 used ? "," : "", report_columns[i].name);
+	snprintf(typed, sizeof(typed), "%.*s", (int)(len < sizeof(typed) ? len : 0), word);
+	for (size_t i = 0; i < report_ncolumns && used < sizeof(names); i++) {
+		if (!is_of(&report_columns[i], keys))
+			continue;
+		suggestions_add(&near, report_columns[i].name);
+		used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",
+					 used ? ", " : "", report_columns[i].name);
+	}
 	err_set(e, -EINVAL, "--columns: %s \"%.*s\"", why, (int)(len < 40 ? len : 40), word);
-	return err_hint(e, "choose among %s", names);
+	return suggestions_list(&near, list, sizeof(list)) ? err_hint(e, "near it: %s", list)
+							   : err_hint(e, "one of %s", names);
 }
 
 /* The index of the column of that name. "device" is that of rows grouped by it, else the time. */

@@ -23,31 +23,16 @@ struct others {
 	size_t workers, more;
 };
 
-static void others_text(char *out, size_t size, struct others o)
+static void others_text(char *out, size_t size, struct others o, bool is_narrow)
 {
 	char more[32] = "", workers[40] = "", number[32];
 	if (o.more)
 		snprintf(more, sizeof(more), " and %zu more", o.more);
 	if (o.workers)
 		snprintf(workers, sizeof(workers), "%s%s", o.more ? ", " : " and ",
-			 text_counted(number, sizeof(number), o.workers, "DataLoader worker"));
+			 text_counted(number, sizeof(number), o.workers,
+				      is_narrow ? "worker" : "DataLoader worker"));
 	snprintf(out, size, "%s%s", more, workers);
-}
-
-/* A command line, its start left out so that it and `besides` columns fit into `width`. */
-static void print_shortened(FILE *f, const char *text, size_t width, size_t besides)
-{
-	enum { MIN = 16 };
-	size_t room = width > besides + MIN ? width - besides : MIN, len = strlen(text);
-	if (!width || len <= room) {
-		text_print_safe(f, text);
-		return;
-	}
-	const char *end = text + len - (room - 1);
-	while (((unsigned char)*end & 0xc0) == 0x80)
-		end++;
-	fputs("…", f);
-	text_print_safe(f, end);
 }
 
 static bool is_narrow(size_t width)
@@ -60,7 +45,7 @@ static void print_target(FILE *f, const struct trace_target *t, struct others o,
 {
 	char wall[32], others[80], rest[512];
 	const char *name = t->argv[0] ? t->argv : t->comm;
-	others_text(others, sizeof(others), o);
+	others_text(others, sizeof(others), o, is_narrow(width));
 	if (is_narrow(width))
 		snprintf(rest, sizeof(rest), " (pid %" PRId32 "%s), torch %.*s, %s%s%s", t->pid,
 			 others, (int)strcspn(t->torch_version, "+"), t->torch_version, t->engine,
@@ -73,7 +58,7 @@ static void print_target(FILE *f, const struct trace_target *t, struct others o,
 		    t->python_version[0] ? t->python_version : "unknown", t->engine,
 		    stats ? ", " : "", stats ? text_ns(wall, sizeof(wall), stats->wall_ns) : "");
 	fputs("ditrace: ", f);
-	print_shortened(f, name, width, strlen("ditrace: ") + text_width(rest));
+	text_print_end(f, name, width, strlen("ditrace: ") + text_width(rest));
 	text_print_safe(f, rest);
 	putc('\n', f);
 }

@@ -322,6 +322,13 @@ bool sample_is_own(const struct sample *s)
 	return false;
 }
 
+bool native_file_is_python(const char *file)
+{
+	const char *name = text_base_name(file);
+	return !strncmp(name, "libpython", 9) ||
+	       (!strncmp(name, "python", 6) && !strstr(name, ".so"));
+}
+
 void sample_as_event(const struct sample *s, struct op_event *out)
 {
 	static const struct py_frame moved = {.file = "", .function = "(not read: it moved on)"};

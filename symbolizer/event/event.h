@@ -163,7 +163,7 @@ struct py_frame {
 	int32_t column, end_column; /* UTF-8 byte offsets within the line, from 0, as
 				       co_positions(); -1: unknown */
 	int32_t end_line;	    /* 0: unknown */
-	bool is_torch; /* a file of the torch package itself, or of tracer/shim/modes */
+	bool is_torch; /* of the torch package itself, of tracer/shim/modes, or of what imports */
 };
 
 /* A Python stack, innermost frame first. Interned: equal stacks are the same object. */
@@ -458,6 +458,9 @@ const char *sample_op_name(const struct sample *s);
 /* Whether the thread was at work for ditrace's library in the process: the innermost native frame
  * but for those of the kernel and of the C library is of it, or of the memory for its stubs. */
 bool sample_is_own(const struct sample *s);
+
+/* Whether a native frame's file is CPython: its frames only repeat the Python frames. */
+bool native_file_is_python(const char *file);
 
 /* The phase of a sample within a backward node, by its Python stack, which may be NULL: there the
  * frames that call the engine are known by their files, torch/autograd/__init__.py and graph.py. */

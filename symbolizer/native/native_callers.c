@@ -102,14 +102,6 @@ static struct native_stacks *stacks_at(struct native_callers *c, uint64_t pc)
 	return opened_last(c);
 }
 
-/* Whether the file is CPython, which calls its own functions and those of extensions. */
-static bool is_interpreter(const char *path)
-{
-	const char *name = text_base_name(path);
-	return !strncmp(name, "libpython", 9) ||
-	       (!strncmp(name, "python", 6) && !strstr(name, ".so"));
-}
-
 /* Rows. */
 
 static struct unwind_rule unwind_row_of(struct native_callers *c, uint64_t pc)
@@ -122,7 +114,7 @@ static struct unwind_rule unwind_row_of(struct native_callers *c, uint64_t pc)
 	if (s)
 		native_stacks_rule(s, pc, &rule);
 	const char *file = s ? native_stacks_file(s, pc - 1) : NULL;
-	rule.of_python = file && is_interpreter(file);
+	rule.of_python = file && native_file_is_python(file);
 	if (c->nrows < UNWIND_ROWS / 2 &&
 	    !array_grow(&c->rows, &c->rows_room, c->nrows + 1, sizeof(*c->rows)) &&
 	    !map_put(&c->row_index, pc, (uint32_t)c->nrows))
@@ -296,7 +288,7 @@ static const struct caller_place *place_of(struct native_callers *c, uint64_t pc
 	c->places[c->nplaces++] = p;
 	struct native_stacks *s = stacks_at(c, pc);
 	const char *file = s ? native_stacks_file(s, pc - 1) : NULL;
-	p->of_python = file && is_interpreter(file);
+	p->of_python = file && native_file_is_python(file);
 	if (file && !is_library(file))
 		add_source(c, s, pc - 1, p);
 	return p;

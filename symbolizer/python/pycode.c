@@ -106,9 +106,10 @@ bool py_is_own_file(const char *file)
 
 static bool is_torch_file(const struct py_codes *c, const char *file)
 {
+	static const char importlib[] = "<frozen importlib";
 	size_t len = c->torch_dir ? strlen(c->torch_dir) : 0;
 
-	if (py_is_own_file(file))
+	if (py_is_own_file(file) || !strncmp(file, importlib, sizeof(importlib) - 1))
 		return true;
 	if (len && strncmp(file, c->torch_dir, len) == 0 && file[len] == '/')
 		return true;

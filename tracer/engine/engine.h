@@ -210,12 +210,15 @@ struct engine_wanted {
 	bool no_devices, devices;
 };
 
+enum { ENGINE_RING_LEAST = 512 << 10, ENGINE_RING_MOST = 64 << 20 };
+
 /* Bytes of a ring: what is `wanted`, or 0: the `usual`, within what rings may have. */
 static inline uint64_t engine_ring_bytes(uint64_t wanted, uint64_t usual)
 {
-	enum { LEAST = 512 << 10, MOST = 64 << 20 };
 	const uint64_t bytes = wanted ? wanted : usual;
-	return bytes < LEAST ? LEAST : bytes > MOST ? MOST : bytes;
+	return bytes < ENGINE_RING_LEAST  ? ENGINE_RING_LEAST
+	       : bytes > ENGINE_RING_MOST ? ENGINE_RING_MOST
+					  : bytes;
 }
 
 /* The engine bpf: uprobe_multi links (Linux 6.6, include/uapi/linux/bpf.h BPF_TRACE_UPROBE_MULTI).

@@ -64,12 +64,13 @@ void record_samples_summary(const struct sampler *s)
 	const struct sampling *how = sampler_how(s);
 	char n[40], lost[27], moved[27], once[27], at_once[64] = "";
 	if (c.at_once)
-		snprintf(at_once, sizeof(at_once), ", %s read at once by eBPF",
+		snprintf(at_once, sizeof(at_once), "; %s read at once by eBPF",
 			 text_count(once, sizeof(once), c.at_once));
-	fprintf(stderr, "%s of %s at %llu Hz%s, %s lost, %s whose Python frames had moved on%s\n",
+	fprintf(stderr, "ditrace: %s of %s at %llu Hz%s, %s lost\n",
 		text_counted(n, sizeof(n), c.samples, "sample"), how->event,
 		(unsigned long long)how->frequency, how->kernel ? "" : " in user space",
-		text_count(lost, sizeof(lost), c.lost),
+		text_count(lost, sizeof(lost), c.lost));
+	fprintf(stderr, "ditrace: of %s the Python frames had moved on%s\n",
 		text_count(moved, sizeof(moved), c.mismatched), at_once);
 	if (c.throttled)
 		fprintf(stderr,

@@ -237,8 +237,7 @@ static int open_engine(struct session *s, struct err *e)
 	if (!r && choice == ENGINE_AUTO && s->engine->observes && s->o->attach &&
 	    !s->engine_note.code)
 		err_set(&s->engine_note, -EINPROGRESS,
-			"engine shim: loads a library into process %d, out of use once ditrace "
-			"ends; --engine bpf loads none",
+			"engine shim: loads a library into process %d; --engine bpf does not",
 			s->o->attach);
 	for (struct observer *o = s->observers; o && !r; o = o->next)
 		r = o->begin ? o->begin(o, s->engine, e) : 0;

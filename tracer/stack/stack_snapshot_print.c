@@ -82,14 +82,6 @@ static void add_python(struct table *t, const struct stack_snapshot_view *v,
 		snapshot_row(t, &label, "", x->python_note, TABLE_DIM);
 }
 
-/* The interpreter's frames, which only repeat the Python frames. */
-static bool is_interpreter(const struct native_frame *f)
-{
-	const char *name = f->file ? text_base_name(f->file) : "";
-	return !strncmp(name, "libpython", 9) ||
-	       (!strncmp(name, "python", 6) && !strstr(name, ".so"));
-}
-
 static void add_native(struct table *t, const struct stack_snapshot_view *v,
 		       const struct stack_snapshot_thread *x)
 {
@@ -97,7 +89,7 @@ static void add_native(struct table *t, const struct stack_snapshot_view *v,
 	char address[32], name[LINE_SIZE];
 	for (unsigned i = 0; i < x->nframes; i++) {
 		const struct native_frame *f = &x->frames[i];
-		if (!v->all && x->python && is_interpreter(f))
+		if (!v->all && x->python && f->file && native_file_is_python(f->file))
 			continue;
 		snprintf(address, sizeof(address), "%s0x%" PRIx64, f->file ? "+" : "", f->offset);
 		snapshot_row(t, &label, f->file ? text_base_name(f->file) : "?",
@@ -201,18 +193,22 @@ static void print_same(FILE *f, const struct stack_snapshot_view *v, char **bodi
 	free(body);
 }
 
-static void print_head(FILE *f, const struct stack_snapshot_view *v)
+static void print_head(FILE *f, const struct stack_snapshot_view *v, int width)
 {
-	char command[256], threads[32], span[32];
+	char command[256], threads[32], span[32], rest[160], pid[32];
 	const struct err *why, *native = stack_reader_native_note(v->stack_reader);
 	struct py_runtime *py = stack_reader_python(v->stack_reader, &why);
 	size_t still = 0;
 	for (size_t i = 0; i < v->look->n; i++)
 		still += v->look->threads[i].still;
-	fprintf(f, "pid %d ", v->pid);
-	text_print_safe(f, process_cmdline(v->pid, command, sizeof(command)));
-	fprintf(f, ", %s%s, %s", py ? "CPython " : "no Python", py ? python_version(py) : "",
-		text_counted(threads, sizeof(threads), v->look->n, "thread"));
+	snprintf(pid, sizeof(pid), "pid %d ", v->pid);
+	snprintf(rest, sizeof(rest), ", %s%s, %s", py ? "CPython " : "no Python",
+		 py ? python_version(py) : "",
+		 text_counted(threads, sizeof(threads), v->look->n, "thread"));
+	fputs(pid, f);
+	text_print_end(f, process_cmdline(v->pid, command, sizeof(command)), (size_t)width,
+		       strlen(pid) + strlen(rest));
+	fputs(rest, f);
 	if (v->looks > 1)
 		fprintf(f, ", %zu of them %s not moved in %u looks, %s", still,
 			still == 1 ? "has" : "have", v->looks,
@@ -240,7 +236,7 @@ int stack_snapshot_print(const struct stack_snapshot_view *v, FILE *f)
 		r = bodies[i] ? 0 : -ENOMEM;
 	}
 	if (!r)
-		print_head(f, v);
+		print_head(f, v, term.width);
 	for (size_t i = 0; bodies && i < v->look->n; i++) {
 		if (!r && bodies[i])
 			print_same(f, v, bodies, i);

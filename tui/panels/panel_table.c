@@ -10,6 +10,8 @@ enum {
 	GAP = 2,
 	NUMBERS = VIEW_DEVICE + 1,
 	OP_MIN = 24,
+	OP_BESIDE_MIN = 16, /* where lines stand beside ops */
+	WHERE_MIN = 24,
 	SHAPES_MAX = 256,
 	VIEW_MODULE_MAX = 1024,
 	INDENT = 2
@@ -24,7 +26,7 @@ struct layout {
 
 static const int number_widths[NUMBERS] = {6, 7, 9, 7, 7, 6};
 
-/* Where there is no room for OP_MIN columns of text, in this order. */
+/* Where there is no room for the text, in this order. */
 static const enum view_column gives_way[NUMBERS - 1] = {VIEW_P99, VIEW_MEAN, VIEW_CALLS, VIEW_TOTAL,
 							VIEW_DEVICE};
 
@@ -41,6 +43,12 @@ static void place(struct layout *l, enum view_column c, int *x, int width)
 		*x += width + GAP;
 }
 
+static int op_beside_where(int rest)
+{
+	int op = rest - GAP - WHERE_MIN;
+	return op < OP_BESIDE_MIN || op > rest * 5 / 9 ? rest * 5 / 9 : op;
+}
+
 static struct layout layout_of(const struct top *t)
 {
 	enum grouping_by group = view_group(t->view);
@@ -51,7 +59,8 @@ static struct layout layout_of(const struct top *t)
 				  of_calls, of_calls, view_has(t->view, VIEW_DEVICE)};
 	for (int c = 0; c < NUMBERS; c++)
 		x += is_shown[c] ? number_widths[c] + GAP : 0;
-	for (size_t i = 0; i < NUMBERS - 1 && screen_width() - x < OP_MIN; i++) {
+	const int text_min = has_where(group) ? OP_BESIDE_MIN + GAP + WHERE_MIN : OP_MIN;
+	for (size_t i = 0; i < NUMBERS - 1 && screen_width() - x < text_min; i++) {
 		x -= is_shown[gives_way[i]] ? number_widths[gives_way[i]] + GAP : 0;
 		is_shown[gives_way[i]] = false;
 	}
@@ -64,7 +73,7 @@ static struct layout layout_of(const struct top *t)
 	bool narrow = group == GROUPING_OP_LINE && rest < 96;
 	int op = group == GROUPING_LINE		? 10
 		 : !has_where(group) && !shapes ? rest
-		 : rest < 70			? rest * 5 / 9
+		 : rest < 70			? op_beside_where(rest)
 		 : narrow			? 24
 						: 28;
 	if (op < 0)
@@ -184,7 +193,8 @@ static void draw_row(const struct top *t, const struct layout *l, int y, const s
 		screen_text(y, 0, 1, (const char[PHASES][2]){"", "b", "r", "c"}[r->sum->phase],
 			    STYLE_DIM);
 	draw_numbers(l, y, r);
-	screen_text(y, l->of[VIEW_OP].x, l->of[VIEW_OP].width, r->sum->op, STYLE_PLAIN);
+	screen_text(y, l->of[VIEW_OP].x, l->of[VIEW_OP].width,
+		    report_op_text(r->sum->op, screen_width()), STYLE_PLAIN);
 	draw_shapes(t, l, y, &r->row->last);
 	draw_where(t, l, y, r->sum);
 }

@@ -14,6 +14,8 @@ waits_for_data() {
 
 with_a_worker() {
 	waits_for_data 1 'waits for data'
+	"$DITRACE" annotate -i "$T/data" >"$T/lines"
+	like "annotate tells the worker's time apart" "$T/lines" '^[0-9.]+ %, .* of .*; workers: .*, in no op '
 	events
 	grep -oE '"op":"profiler::[^"]*"' "$T/events" | sort | uniq -c >"$T/blocks.$ENGINE"
 }
@@ -41,7 +43,7 @@ blocks() {
 record_function() {
 	local engine ENGINE
 	for ENGINE in shim ptrace; do
-		[ $ENGINE = $other ] || in_long || { skip "$ENGINE: with the other torch, or make test-long" 4; continue; }
+		[ $ENGINE = $other ] || in_long || { skip "$ENGINE: with the other torch, or make test-long" 5; continue; }
 		[ $ENGINE = ptrace ] || waits_for_data 0 'loads data, without workers,'
 		with_a_worker
 	done

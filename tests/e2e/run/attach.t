@@ -49,7 +49,7 @@ attach() {
 	ok "which recorded" [ "$(lines_of "$T/d")" -ge 1000 ]
 	ended_by INT
 	begin env --default-signal=TERM "$DITRACE" attach "$child"
-	like "that a library is loaded is told" "$T/c.out" "^ditrace: engine shim: loads a library into process $child"
+	like "that a library is loaded is told" "$T/c.out" "^ditrace: engine shim: loads a library into process $child; --engine bpf does not$"
 	error "beside which there is no other" 'is recorded by another ditrace' "$DITRACE" attach "$child" --count 1000 -o "$T/d"
 	ended_by TERM
 

@@ -47,6 +47,8 @@ done <<-EOL
 	process attach 0
 	count attach 1 --count 0
 	depth run --depth 0 -- echo started
+	buffer run --buffer 1k -- echo started
+	buffer attach 1 --buffer 65M
 	dtypes run --cast float16 -- echo started
 	expression run --ops [ -- echo started
 	empty run --not-ops , -- echo started

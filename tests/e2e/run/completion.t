@@ -32,6 +32,7 @@ completes() {
 	is "$1: keys" "$("in_$1" report -s me)" mean
 	is "$1: a key of several" "$("in_$1" report --group op,li)" op,line
 	is "$1: a column" "$("in_$1" report --columns calls,to)" "calls,total calls,total_percent"
+	is "$1: a column of blocks" "$("in_$1" report --columns bl)" "block"
 	is "$1: a format" "$("in_$1" export --to s)" "speedscope sqlite svg"
 	is "$1: a file" "$("in_$1" report tra)" trace.data
 	is "$1: what ctl does" "$("in_$1" ctl 1 compare re)" remove
@@ -49,7 +50,7 @@ for shell in zsh fish; do
 		completes $shell
 		is "$shell: --name=value" "$("in_$shell" run --engine=s)" "--engine=shim"
 	else
-		skip "$shell is not installed" 11
+		skip "$shell is not installed" 12
 	fi
 done
 

@@ -99,7 +99,12 @@ steps_add_up() {
 }
 
 sides_add_up() {
-	R --side-by-side --format json | verify trace/sides "$T/events"
+	local all
+	all=$(R --side-by-side --format json | tee "$T/sides" |
+		python3 -c 'import json, sys; print(sum(r["backward_calls"] for r in json.load(sys.stdin)["rows"]))')
+	verify trace/sides "$T/events" <"$T/sides" &&
+		R --side-by-side --columns backward_calls,op -n 1 | awk '/^ *[0-9,]+  /{ gsub(",", "", $1); n += $1 } END { print n }' |
+		diff - <(echo "$all")
 }
 
 tree_is_of_ops() {

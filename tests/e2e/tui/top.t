@@ -217,8 +217,8 @@ goes_on() {
 }
 terminal 80x24 "$DITRACE" top --speed 0.01 "$T/data"
 ok "slower" shows 'speed 0.01x '
-pressed "the press of a button is a click" '^by .* sort Mean  ' -l $'\e[M B%'
-keys -l $'\e[M#B%'
+pressed "the press of a button is a click" '^by .* sort Calls/s  ' -l $'\e[M 7%'
+keys -l $'\e[M#7%'
 ok "the view goes on after its release" goes_on
 keys q
 

@@ -14,7 +14,7 @@ class Slow(torch.utils.data.Dataset):
 
     def __getitem__(self, i):
         time.sleep(0.4)
-        return float(i)
+        return torch.full((), float(i))
 
 
 torch.set_num_threads(1)

@@ -467,8 +467,7 @@ static void a_device_that_waits(void **state)
 	t = train();
 	struct op_event ev = sample_event(1, 0, 0, BEGIN - 10 * STEPS * STEP_NS, BEGIN);
 	assert_int_equal(aggregate_add(t.ops, &ev), 0);
-	check_headline(&t, 0,
-		       "\nsteps are 8 % of the time: report --per-step; slowest op: ", "busy");
+	check_headline(&t, 0, "\nsteps are 8 % of the time (--per-step); slowest op: ", "busy");
 }
 
 static void a_busy_device(void **state)

@@ -254,15 +254,50 @@ static void left_out(void **state)
 {
 	(void)state;
 	char *text = graph(false, false, call_graph_print);
-	assert_string_equal(text, "Total%     Calls  Frame or op, and what it called\n"
-				  " 69.0%            ├ forward (train.py:13)\n"
-				  " 69.0%         1  │ aten::sample.Tensor\n"
-				  " 20.7%         1  │ aten::add.Tensor\n"
-				  " 24.1%         3  ├ AddBackward0\n"
-				  "  2.8%         1  │ aten::add.Tensor\n"
-				  "  6.9%            └ main (train.py:40)\n"
-				  "  6.9%         1    aten::add.Tensor\n"
-				  "1 frame of torch left out: --all\n");
+	assert_string_equal(text,
+			    "Total%     Calls  Frame or op, and what it called\n"
+			    " 69.0%            ├ forward (train.py:13)\n"
+			    " 69.0%         1  │ aten::sample.Tensor\n"
+			    " 20.7%         1  │ aten::add.Tensor\n"
+			    " 24.1%         3  ├ AddBackward0\n"
+			    "  2.8%         1  │ aten::add.Tensor\n"
+			    "  6.9%            └ main (train.py:40)\n"
+			    "  6.9%         1    aten::add.Tensor\n"
+			    "1 frame of torch, imports and the interpreter left out: --all\n");
+	free(text);
+}
+
+static void native_left_out(void **state)
+{
+	static const struct py_frame python = {.file = "/x/train.py", .function = "main"},
+				     interpreter = {.file = "/lib/libpython3.11.so.1.0",
+						    .function = "PyObject_Vectorcall"},
+				     nameless = {.file = "/lib/libx.so.1",
+						 .function = "libx.so.1+0x1234"},
+				     named = {.file = "/lib/libx.so.1", .function = "f"},
+				     eval = {.file = "/bin/python3",
+					     .function = "_PyEval_EvalFrameDefault"};
+	static const struct py_stack stack = {.depth = 1, .frames = {&python}},
+				     native = {.depth = 5,
+					       .frames = {&nameless, &named, &nameless,
+							  &interpreter, &eval}};
+	const struct sample s = {.weight = 100, .python = &stack, .native = &native};
+	const struct call_graph_opts opts = {.observed_ns = 100, .samples = true};
+	struct call_tree *t = call_tree_new();
+	char *text;
+	size_t len;
+	FILE *f = open_memstream(&text, &len);
+	(void)state;
+	assert_int_equal(call_tree_add_sample(t, &s, CALL_MIXED), 0);
+	assert_int_equal(call_graph_print(f, t, &opts), 0);
+	fclose(f);
+	call_tree_free(t);
+	assert_string_equal(text,
+			    "Total%   Samples  Frame or op, and what it called\n"
+			    "100.0%            main (train.py)\n"
+			    "100.0%            f (libx.so.1)\n"
+			    "100.0%         1  libx.so.1+0x1234 (libx.so.1)\n"
+			    "2 frames of torch, imports and the interpreter left out: --all\n");
 	free(text);
 }
 
@@ -363,6 +398,7 @@ int main(void)
 	    cmocka_unit_test(forward_beside_backward),
 	    cmocka_unit_test(callees),
 	    cmocka_unit_test(left_out),
+	    cmocka_unit_test(native_left_out),
 	    cmocka_unit_test(callers),
 	    cmocka_unit_test(words),
 	    cmocka_unit_test(ranks),

@@ -762,6 +762,7 @@ static void test_torch_dir(void **state)
 	    {"/opt/build/torchx/a.py", false},
 	    {"/home/u/torch/train.py", false},
 	    {"train.py", false},
+	    {"<frozen importlib._bootstrap>", true},
 	};
 
 	(void)state;
