@@ -96,7 +96,7 @@ struct skew_verdict skew_verdict(const struct skew_group *s)
 	const struct skew_rank *r = &s->ranks[v.rank];
 	double waited = (double)r->waited,
 	       chance = n * part + SKEW_DEVIATIONS * sqrt(n * part * (1 - part));
-	if (s->n < 2)
+	if (s->n < 2 || s->world->nranks < 2)
 		return v;
 	v.percent = s->span_ns ? 100.0 * (double)r->usual_ns / (double)s->span_ns : 0;
 	v.median_ns = histogram_quantile(&r->leads_ns, 0.5);
