@@ -306,23 +306,44 @@ static bool is_within(const struct skew_group *s, const struct op_event *ev)
 	       is_usual_time(s, ev->start_ns);
 }
 
+/* When the latest call of a group began whose Work has that address, by then; 0: none. */
+static uint64_t called_ns(const struct collective_group *g, uint64_t work, uint64_t ns)
+{
+	enum { MOST = 64 }; /* that are under way at once */
+	const struct collective_calls *calls = &g->calls[NUMBERED];
+	const size_t n = array_up_to(calls->all, calls->n, sizeof(*calls->all), ns);
+	for (size_t i = n; i > 0 && n - i < MOST; i--)
+		if (calls->all[i - 1].work == work)
+			return calls->all[i - 1].start_ns;
+	return 0;
+}
+
+/* Whether a wait is for a call of this group, or for one that is not known. Addresses are used
+ * again. */
+static bool is_own_wait(const struct skew_group *s, size_t place, const struct op_event *ev)
+{
+	const struct collective_group *own = &s->c->groups[s->world->groups[place]];
+	uint64_t work = ev->nargs && ev->args[0].kind == VALUE_WORK ? ev->args[0].work.address : 0;
+	uint64_t called = called_ns(own, work, ev->start_ns), others = 0;
+	for (uint32_t i = s->c->processes[own->process].first1; i && work;
+	     i = s->c->groups[i - 1].next1) {
+		uint64_t ns = called_ns(&s->c->groups[i - 1], work, ev->start_ns);
+		others = ns > others ? ns : others;
+	}
+	return called == others;
+}
+
 /* Whether a wait, or the call itself, is of this group, or it is not known of which. */
 static bool is_own_collective(const struct skew_group *s, size_t place, const struct op_event *ev)
 {
-	enum { MOST = 64 }; /* that are under way at once */
 	const struct collective_calls *calls =
 	    &s->c->groups[s->world->groups[place]].calls[NUMBERED];
-	const size_t n = array_up_to(calls->all, calls->n, sizeof(*calls->all), ev->start_ns);
 	struct collective what;
-	if (!collective_is_wait(ev->op))
-		return !collective_of(ev, &what) || !what.group ||
-		       (n && calls->all[n - 1].start_ns == ev->start_ns);
-	if (!ev->nargs || ev->args[0].kind != VALUE_WORK)
-		return true;
-	for (size_t i = n; i > 0 && n - i < MOST; i--)
-		if (calls->all[i - 1].work == ev->args[0].work.address)
-			return true;
-	return false;
+	if (collective_is_wait(ev->op))
+		return is_own_wait(s, place, ev);
+	const size_t n = array_up_to(calls->all, calls->n, sizeof(*calls->all), ev->start_ns);
+	return !collective_of(ev, &what) || !what.group ||
+	       (n && calls->all[n - 1].start_ns == ev->start_ns);
 }
 
 int skew_group_see(struct skew_group *s, size_t place, const struct op_event *ev)
