@@ -36,6 +36,8 @@ static int choose_item(void *arg, const struct trace_item *item)
 
 static int see_between(void *arg, const struct trace_item *item)
 {
+	if (item->type == TRACE_USAGE)
+		skew_see_usage(arg, &item->usage, item->rank1);
 	return item->type == TRACE_EVENT ? skew_see(arg, &item->event) : 0;
 }
 

@@ -111,6 +111,9 @@ void skew_free(struct skew *s); /* NULL allowed */
 /* Take an event, in the order in which they were recorded. 0 or -ENOMEM. */
 int skew_see(struct skew *s, const struct op_event *ev);
 
+/* And what its main thread got of processors; rank1: its rank + 1, 0: not known. */
+void skew_see_usage(struct skew *s, const struct trace_usage *u, uint32_t rank1);
+
 /* A sentence and a table by rank. 0, -ENOMEM or -EIO. */
 int skew_print(const struct skew *s, FILE *f, const struct terminal *t);
 int skew_print_json(const struct skew *s, FILE *f);

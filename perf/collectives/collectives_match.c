@@ -44,29 +44,22 @@ static int32_t world_size(const struct collectives *c)
 	return size;
 }
 
-/* Whether times of the process can be compared with those of the first; else c->why says why not.
- */
-static bool has_clock(struct collectives *c, const struct collective_process *p,
-		      const struct collective_process *first)
+/* Whether times of all processes can be compared; else c->why says why not. Hosts are no clocks:
+ * containers of one have names of their own. */
+static bool has_clocks(struct collectives *c)
 {
-	if (c->as_clocks_are)
-		return true;
-	for (size_t i = 0; i < c->nclocks; i++)
+	for (size_t i = 0; i < c->nclocks && !c->as_clocks_are; i++)
 		if (!c->clocks[i]->is_found) {
 			trace_clock_text(c->why, sizeof(c->why), c->clocks[i]);
 			return false;
 		}
-	if (c->nclocks || !strcmp(p->rank.host, first->rank.host))
-		return true;
-	snprintf(c->why, sizeof(c->why), "they ran on several hosts, whose clocks differ");
-	return false;
+	return true;
 }
 
 /* Whether the process can be compared with the others; else c->why says why not. */
 static bool is_comparable(struct collectives *c, int64_t i, int32_t rank, size_t starts)
 {
 	const struct collective_process *p = i < 0 ? NULL : &c->processes[i];
-	const struct collective_process *first = c->nranks ? &c->processes[c->ranks[0]] : p;
 	if (i == -ENOENT)
 		snprintf(c->why, sizeof(c->why), "there are no collectives of rank %" PRId32, rank);
 	else if (starts != c->starts)
@@ -80,7 +73,7 @@ static bool is_comparable(struct collectives *c, int64_t i, int32_t rank, size_t
 			 "others' is not known; ditrace run records from the start",
 			 rank);
 	else
-		return has_clock(c, p, first);
+		return has_clocks(c);
 	return false;
 }
 

@@ -9,6 +9,7 @@
 #include "perf/collectives/collectives.h"
 #include "perf/report/aggregate.h"
 #include "perf/report/blocks.h"
+#include "perf/report/stacks.h"
 #include "symbolizer/target/process.h"
 
 #define COLLECTIVE_OPEN UINT64_MAX /* a call that had not ended */
@@ -305,30 +306,45 @@ static inline void json_number(struct json_out *j, const char *key, bool known, 
 /* What ranks do between two collectives. */
 
 /* What a rank is named by: see skew_verdict. A call was waited for if its last rank came later than
- * the last but one by SKEW_PERCENT_MIN of the mean time between two calls. */
-enum { SKEW_CALLS_MIN = 20, SKEW_DEVIATIONS = 4, SKEW_PERCENT_MIN = 5 };
+ * the last but one by SKEW_PERCENT_MIN of the mean time between two calls, and by a part, one of
+ * SKEW_USUAL, of the lead at which half of all that was waited is in longer ones. */
+enum {
+	SKEW_CALLS_MIN = 20,
+	SKEW_DEVIATIONS = 4,
+	SKEW_PERCENT_MIN = 5,
+	SKEW_PERCENT_SPREAD = 15, /* the least where no line explains half of it */
+};
 
-/* What ranks do is compared before calls whose last rank came later than the last but one by at
- * most this many times the median of those that were waited for. */
+/* Compared are calls whose last rank came later than the last but one by at most this many times
+ * the lead that SKEW_CALLS_MIN reach: what is longer comes too seldom to name a rank. */
 enum { SKEW_USUAL = 4 };
 
-/* Time in an op, or in no op up to it, at a line. */
+enum skew_kind {
+	SKEW_OP,
+	SKEW_GAP,  /* in no op, up to it */
+	SKEW_DATA, /* the wait for data at the line that asks for it, with the ops in there */
+};
+
+/* Time at a line. */
 struct skew_row {
 	const struct op_desc *op;
 	const struct py_frame *where; /* NULL: none */
-	bool gap;
-	uint64_t *ns;	    /* of each rank, by place */
+	enum skew_kind kind;
+	uint64_t *ns;	    /* of each rank, by place; and after them, how often */
 	size_t most;	    /* the place of the one with most */
 	uint64_t second_ns; /* the most of the others */
 };
 
 struct skew_rank {
-	uint64_t last;	  /* how often it came last */
-	uint64_t lead_ns; /* by how much after the last but one, all together */
-	uint64_t waited;  /* how often of the calls that were waited for, and by how much */
+	uint64_t last;	   /* how often it came last */
+	uint64_t usual_ns; /* by how much after the last but one, all usual calls together */
+	uint64_t waited;   /* how often of the calls that were waited for, and by how much */
 	struct histogram leads_ns;
-	uint64_t usual_ns, usual_waited; /* of usual calls: lead_ns, waited */
-	uint64_t ops_ns, gaps_ns;	 /* before usual calls */
+	uint64_t ops_ns, gaps_ns; /* before usual calls */
+	uint64_t elsewhere_ns;	  /* and in collectives of other groups */
+	bool in_data;		  /* its last op was in a DataLoader */
+	struct trace_usage usage; /* of its main thread, as last told; ns: 0: not yet */
+	struct trace_usage used;  /* all together, before usual calls; ns: how long that is */
 	uint64_t waits_ns;
 	struct histogram late_ns; /* after the first one */
 };
@@ -340,10 +356,11 @@ struct skew_group {
 	size_t *calls; /* numbers, from 0, of those that are compared */
 	struct collective_entry *entries;
 	size_t n, room, entries_room;
-	size_t waited; /* calls for which the last rank kept the others waiting: */
+	size_t waited; /* usual calls for which the last rank kept the others waiting: */
 	uint64_t waited_least_ns;
 	size_t usual, unusual; /* see SKEW_USUAL; usual without the first call */
 	uint64_t usual_most_ns;
+	uint64_t span_ns; /* skew_span without the leads of the unusual */
 	struct skew_rank *ranks;
 	struct intern keys, strings;
 	struct skew_row *rows;
@@ -353,13 +370,18 @@ struct skew_group {
 };
 
 struct skew_verdict {
-	size_t rank;		    /* that comes last most often, by place */
-	bool is_named;		    /* it is beyond chance, and matters */
-	double percent;		    /* of the time the others wait for it */
-	uint64_t median_ns;	    /* by which it comes last, where it is waited for */
-	const struct skew_row *row; /* in which it spends most more than the others; NULL: none that
-				       explains half of that */
-	uint64_t more_ns;	    /* for each time that it is waited for */
+	size_t rank;		      /* that comes last most often, by place */
+	bool is_late;		      /* it is beyond chance, and matters */
+	bool has_no_processor;	      /* for longer than the others, by half of that */
+	bool is_named;		      /* for that, or for longer in what is its own */
+	double percent;		      /* of the time the others wait for it */
+	uint64_t median_ns;	      /* by which it comes last, where it is waited for */
+	const struct skew_row *row;   /* in which it spends most more than the others; NULL: none */
+	bool explains;		      /* at least half of what it is late */
+	uint64_t more_ns;	      /* for each time that it is waited for */
+	double delayed, more_delayed; /* part of the time for which its main thread has no processor
+					 though it could run, and by how much that is more than
+					 the others' in the mean */
 };
 
 /* All groups. */
@@ -378,6 +400,11 @@ struct skew_place {
 	size_t place;
 };
 
+/* A group that names another rank, in which `rank`, by index of the ranks compared, waits; NULL:
+ * none but `of`. */
+const struct skew_group *skew_held_in(const struct skew *all, const struct skew_group *of,
+				      size_t rank);
+
 /* skew.c: NULL when out of memory. */
 struct skew_group *skew_group_new(const struct collectives *c, const struct collective_world *w);
 void skew_group_free(struct skew_group *s); /* NULL allowed */
@@ -385,10 +412,15 @@ void skew_group_free(struct skew_group *s); /* NULL allowed */
 /* An event of the rank at `place`. 0 or -ENOMEM. */
 int skew_group_see(struct skew_group *s, size_t place, const struct op_event *ev);
 
-/* The group that the report begins with: one that names a rank, first of all one whose ops tell
- * why, with the most time lost; else that with the most calls. NULL: none has any. */
+/* Usage of the rank at `place`; of one thread in the order of time. */
+void skew_group_see_usage(struct skew_group *s, size_t place, const struct trace_usage *u);
+
+/* The group that the report begins with: one that names a rank, first of all one that does not wait
+ * itself in another one, and whose ops tell why, with the most time lost; else that with the most
+ * calls. NULL: none has any. */
 const struct skew_group *skew_first(const struct skew *s);
 
+/* skew_verdict.c */
 struct skew_verdict skew_verdict(const struct skew_group *s);
 
 /* By how much more than any other rank that at `place` spends in the row, all calls together; 0:
@@ -396,7 +428,7 @@ struct skew_verdict skew_verdict(const struct skew_group *s);
  */
 uint64_t skew_more(const struct skew_row *r, size_t place);
 
-/* The row with the largest skew_more; NULL: none. */
+/* The row with the largest skew_more of those that come often; NULL: none. */
 const struct skew_row *skew_most(const struct skew_group *s, size_t rank);
 
 /* From the first call compared to the last. */

@@ -1,7 +1,6 @@
 #include "perf/collectives/internal.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,7 +42,6 @@ static int add_call(struct skew_group *s, size_t k)
 	before_ns = before_ns < e.last_ns ? before_ns : e.last_ns;
 	e.second_ns = e.second_ns > before_ns ? e.second_ns : before_ns;
 	s->ranks[e.last].last++;
-	s->ranks[e.last].lead_ns += e.last_ns - e.second_ns;
 	for (size_t i = 0; i < s->world->nranks; i++) {
 		const struct collective_call *call = collective_call_of(s->c, s->world, k, i);
 		uint64_t from = collective_waits_from(s->c, call);
@@ -67,40 +65,73 @@ static bool is_usual(const struct skew_group *s, size_t i)
 	return lead_of(s, i) <= s->usual_most_ns;
 }
 
-/* What comes once, such as the start of a rank, would outweigh in a mean what comes each time. */
-static void count_usual(struct skew_group *s, uint64_t median_ns)
+static int compare_leads(const void *a, const void *b)
 {
-	s->usual_most_ns = s->waited ? median_ns * SKEW_USUAL : UINT64_MAX;
-	for (size_t i = 0; i < s->n; i++) {
-		struct skew_rank *last = &s->ranks[s->entries[i].last];
-		if (!is_usual(s, i)) {
-			s->unusual++;
-			continue;
-		}
-		s->usual += i > 0;
-		last->usual_ns += lead_of(s, i);
-		last->usual_waited += lead_of(s, i) >= s->waited_least_ns;
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+	return (x < y) - (x > y);
+}
+
+/* 5 % of the mean time between two calls, without the leads that are left out. */
+static uint64_t least_lead(const struct skew_group *s)
+{
+	return s->n > 1 ? s->span_ns / (s->n - 1) * SKEW_PERCENT_MIN / 100 : 0;
+}
+
+/* What comes once, such as the start of a rank, would outweigh in a mean what comes each time, and
+ * many small leads, of several calls in a step, in a count what matters. `leads` is sorted, the
+ * longest first. */
+static void find_usual(struct skew_group *s, const uint64_t *leads)
+{
+	const uint64_t often = s->n >= SKEW_CALLS_MIN ? leads[SKEW_CALLS_MIN - 1] : 0;
+	uint64_t usual = 0, half = 0;
+	size_t first = 0, i;
+	s->usual_most_ns = often * SKEW_USUAL;
+	for (s->span_ns = skew_span(s); first < s->n && leads[first] > s->usual_most_ns; first++)
+		s->span_ns -= leads[first];
+	if (often <= least_lead(s)) {
+		s->usual_most_ns = UINT64_MAX;
+		s->span_ns = skew_span(s);
+		first = 0;
 	}
+	for (i = first; i < s->n; i++)
+		usual += leads[i];
+	for (i = first; i < s->n && half < usual / 2; i++)
+		half += leads[i];
+	s->waited_least_ns = i ? leads[i - 1] / SKEW_USUAL : 0;
+	if (s->waited_least_ns < least_lead(s))
+		s->waited_least_ns = least_lead(s);
+}
+
+static int count_call(struct skew_group *s, size_t i)
+{
+	const uint64_t ns = lead_of(s, i);
+	struct skew_rank *last = &s->ranks[s->entries[i].last];
+	if (!is_usual(s, i)) {
+		s->unusual++;
+		return 0;
+	}
+	s->usual += i > 0;
+	last->usual_ns += ns;
+	if (ns < s->waited_least_ns)
+		return 0;
+	s->waited++;
+	last->waited++;
+	return histogram_add(&last->leads_ns, ns);
 }
 
 static int count_waited(struct skew_group *s)
 {
-	struct histogram leads = {0};
-	uint64_t least = s->n > 1 ? skew_span(s) / (s->n - 1) * SKEW_PERCENT_MIN / 100 : 0;
-	int r = 0;
-	s->waited_least_ns = least;
-	for (size_t i = 0; i < s->n && !r; i++) {
-		uint64_t ns = lead_of(s, i);
-		struct skew_rank *last = &s->ranks[s->entries[i].last];
-		if (ns < least)
-			continue;
-		s->waited++;
-		last->waited++;
-		r = histogram_add(&last->leads_ns, ns);
-		r = r ? r : histogram_add(&leads, ns);
+	uint64_t *leads = malloc((s->n + 1) * sizeof(*leads));
+	int r = leads ? 0 : -ENOMEM;
+	for (size_t i = 0; i < s->n && leads; i++)
+		leads[i] = lead_of(s, i);
+	if (leads && s->n) {
+		qsort(leads, s->n, sizeof(*leads), compare_leads);
+		find_usual(s, leads);
 	}
-	count_usual(s, histogram_quantile(&leads, 0.5));
-	histogram_free(&leads);
+	free(leads);
+	for (size_t i = 0; i < s->n && !r; i++)
+		r = count_call(s, i);
 	return r;
 }
 
@@ -154,21 +185,23 @@ static int64_t string_id(struct skew_group *s, const char *text)
 	return intern(&s->strings, text, (uint32_t)strlen(text), &is_new);
 }
 
+/* Of SKEW_DATA the op is none of what is told. */
 static struct skew_row *skew_row_of(struct skew_group *s, const struct op_desc *op,
-				    const struct py_frame *f, bool gap)
+				    const struct py_frame *f, enum skew_kind kind)
 {
 	bool is_new;
-	const int64_t key[5] = {string_id(s, op->name), gap, f ? f->line : -1,
-				f ? string_id(s, f->file) : -1, f ? string_id(s, f->function) : -1};
+	const int64_t key[5] = {kind == SKEW_DATA ? -1 : string_id(s, op->name), kind,
+				f ? f->line : -1, f ? string_id(s, f->file) : -1,
+				f ? string_id(s, f->function) : -1};
 	int64_t id = intern(&s->keys, key, sizeof(key), &is_new);
 	if (id < 0 || !is_new)
 		return id < 0 ? NULL : &s->rows[id];
-	uint64_t *ns = calloc(s->world->nranks, sizeof(*ns));
+	uint64_t *ns = calloc(2 * s->world->nranks, sizeof(*ns));
 	if (!ns || array_grow(&s->rows, &s->rows_room, s->nrows + 1, sizeof(*s->rows))) {
 		free(ns);
 		return NULL;
 	}
-	s->rows[s->nrows] = (struct skew_row){.op = op, .where = f, .gap = gap, .ns = ns};
+	s->rows[s->nrows] = (struct skew_row){.op = op, .where = f, .kind = kind, .ns = ns};
 	return &s->rows[s->nrows++];
 }
 
@@ -232,6 +265,26 @@ uint64_t skew_span(const struct skew_group *s)
 	return s->n ? s->entries[s->n - 1].last_ns - s->entries[0].first_ns : 0;
 }
 
+static int add_time(struct skew_group *s, size_t place, const struct op_event *ev,
+		    enum skew_kind kind, uint64_t ns)
+{
+	const struct py_frame *where =
+	    py_stack_where(kind == SKEW_OP ? ev->where_stack : ev->stack);
+	const struct py_frame *asks =
+	    kind != SKEW_GAP || s->ranks[place].in_data ? breakdown_asks_for_data(ev->stack) : NULL;
+	/* What the program's own code does to load data has its own lines. */
+	if (asks && !breakdown_passes(ev->stack, "torch/utils/data/_utils/fetch.py")) {
+		kind = SKEW_DATA;
+		where = asks;
+	}
+	struct skew_row *row = skew_row_of(s, ev->op, where, kind);
+	if (!row)
+		return -ENOMEM;
+	add_ns(row, place, ns);
+	row->ns[s->world->nranks + place]++;
+	return 0;
+}
+
 static int see_gap(struct skew_group *s, size_t rank, const struct op_event *ev)
 {
 	struct op_event gap;
@@ -242,13 +295,9 @@ static int see_gap(struct skew_group *s, size_t rank, const struct op_event *ev)
 	    r > 0 && gap.start_ns > s->entries[0].first_ns ? gap.start_ns : s->entries[0].first_ns;
 	if (r <= 0 || gap.end_ns <= from || !is_usual_time(s, from))
 		return r < 0 ? r : 0;
-	struct skew_row *row = skew_row_of(s, ev->op, py_stack_where(ev->stack), true);
-	if (!row)
-		return -ENOMEM;
 	uint64_t ns = gap.end_ns - from - waited(s, rank, from, gap.end_ns);
-	add_ns(row, rank, ns);
 	s->ranks[rank].gaps_ns += ns;
-	return 0;
+	return add_time(s, rank, ev, SKEW_GAP, ns);
 }
 
 static bool is_within(const struct skew_group *s, const struct op_event *ev)
@@ -257,73 +306,71 @@ static bool is_within(const struct skew_group *s, const struct op_event *ev)
 	       is_usual_time(s, ev->start_ns);
 }
 
-int skew_group_see(struct skew_group *s, size_t place, const struct op_event *ev)
+/* When the latest call of a group began whose Work has that address, by then; 0: none. */
+static uint64_t called_ns(const struct collective_group *g, uint64_t work, uint64_t ns)
 {
-	int r = see_gap(s, place, ev);
-	if (r || !is_within(s, ev) || !strncmp(ev->op->name, "c10d::", 6))
-		return r;
-	struct skew_row *row = skew_row_of(s, ev->op, py_stack_where(ev->where_stack), false);
-	if (!row)
-		return -ENOMEM;
-	uint64_t ns = ev->end_ns - ev->start_ns;
-	ns -= ev->child_ns < ns ? ev->child_ns : ns;
-	add_ns(row, place, ns);
-	s->ranks[place].ops_ns += ns;
+	enum { MOST = 64 }; /* that are under way at once */
+	const struct collective_calls *calls = &g->calls[NUMBERED];
+	const size_t n = array_up_to(calls->all, calls->n, sizeof(*calls->all), ns);
+	for (size_t i = n; i > 0 && n - i < MOST; i--)
+		if (calls->all[i - 1].work == work)
+			return calls->all[i - 1].start_ns;
 	return 0;
 }
 
-uint64_t skew_more(const struct skew_row *r, size_t place)
+/* Whether a wait is for a call of this group, or for one that is not known. Addresses are used
+ * again. */
+static bool is_own_wait(const struct skew_group *s, size_t place, const struct op_event *ev)
 {
-	uint64_t others = place == r->most ? r->second_ns : r->ns[r->most];
-	return r->ns[place] > others ? r->ns[place] - others : 0;
-}
-
-const struct skew_row *skew_most(const struct skew_group *s, size_t rank)
-{
-	const struct skew_row *most = NULL;
-	uint64_t ns = 0;
-	for (size_t i = 0; i < s->nrows; i++) {
-		uint64_t more = skew_more(&s->rows[i], rank);
-		most = more > ns ? &s->rows[i] : most;
-		ns = more > ns ? more : ns;
+	const struct collective_group *own = &s->c->groups[s->world->groups[place]];
+	uint64_t work = ev->nargs && ev->args[0].kind == VALUE_WORK ? ev->args[0].work.address : 0;
+	uint64_t called = called_ns(own, work, ev->start_ns), others = 0;
+	for (uint32_t i = s->c->processes[own->process].first1; i && work;
+	     i = s->c->groups[i - 1].next1) {
+		uint64_t ns = called_ns(&s->c->groups[i - 1], work, ev->start_ns);
+		others = ns > others ? ns : others;
 	}
-	return most;
+	return called == others;
 }
 
-/* By how much times of two hosts may be wrongly compared. */
-static uint64_t doubt(const struct collectives *c)
+/* Whether a wait, or the call itself, is of this group, or it is not known of which. */
+static bool is_own_collective(const struct skew_group *s, size_t place, const struct op_event *ev)
 {
-	uint64_t most = 0;
-	for (size_t i = 0; i < c->nclocks; i++) {
-		const struct trace_clock *k = c->clocks[i];
-		uint64_t ns = k->spread_ns < k->known_ns ? k->spread_ns : k->known_ns;
-		most = ns > most ? ns : most;
-	}
-	return most;
+	const struct collective_calls *calls =
+	    &s->c->groups[s->world->groups[place]].calls[NUMBERED];
+	struct collective what;
+	if (collective_is_wait(ev->op))
+		return is_own_wait(s, place, ev);
+	const size_t n = array_up_to(calls->all, calls->n, sizeof(*calls->all), ev->start_ns);
+	return !collective_of(ev, &what) || !what.group ||
+	       (n && calls->all[n - 1].start_ns == ev->start_ns);
 }
 
-/* A rank is named if it comes last in more than half of the calls that were waited for and more
- * often than chance by four standard deviations (of a binomial distribution, were all ranks alike),
- * and if the others wait for it for a part of the time that matters, and for longer than what is
- * not known of the hosts' clocks. */
-struct skew_verdict skew_verdict(const struct skew_group *s)
+int skew_group_see(struct skew_group *s, size_t place, const struct op_event *ev)
 {
-	struct skew_verdict v = {0};
-	double n = (double)s->waited, part = 1.0 / (double)s->world->nranks;
-	for (size_t i = 1; i < s->world->nranks; i++)
-		v.rank = s->ranks[i].lead_ns > s->ranks[v.rank].lead_ns ? i : v.rank;
-	const struct skew_rank *r = &s->ranks[v.rank];
-	double waited = (double)r->waited,
-	       chance = n * part + SKEW_DEVIATIONS * sqrt(n * part * (1 - part));
-	if (s->n < 2)
-		return v;
-	v.percent = 100.0 * (double)r->lead_ns / (double)skew_span(s);
-	v.median_ns = histogram_quantile(&r->leads_ns, 0.5);
-	v.is_named = s->waited >= SKEW_CALLS_MIN && waited > n / 2 && waited >= chance &&
-		     v.percent >= SKEW_PERCENT_MIN && v.median_ns > doubt(s->c);
-	const struct skew_row *row = skew_most(s, v.rank);
-	uint64_t more = row ? skew_more(row, v.rank) : 0;
-	v.more_ns = r->usual_waited ? more / r->usual_waited : 0;
-	v.row = more >= r->usual_ns / 2 ? row : NULL;
-	return v;
+	int r = see_gap(s, place, ev);
+	if (ev->tid == ev->pid)
+		s->ranks[place].in_data = breakdown_asks_for_data(ev->stack) != NULL;
+	bool is_collective = !strncmp(ev->op->name, "c10d::", 6);
+	if (r || !is_within(s, ev) || (is_collective && is_own_collective(s, place, ev)))
+		return r;
+	uint64_t ns = ev->end_ns - ev->start_ns;
+	ns -= ev->child_ns < ns ? ev->child_ns : ns;
+	*(is_collective ? &s->ranks[place].elsewhere_ns : &s->ranks[place].ops_ns) += ns;
+	return add_time(s, place, ev, SKEW_OP, ns);
+}
+
+void skew_group_see_usage(struct skew_group *s, size_t place, const struct trace_usage *u)
+{
+	struct skew_rank *r = &s->ranks[place];
+	const struct trace_usage last = r->usage;
+	r->usage = *u;
+	if (!last.ns || last.ns < s->entries[0].first_ns || !is_usual_time(s, u->ns) ||
+	    u->ns < last.ns)
+		return;
+	r->used.ns += u->ns - last.ns;
+	r->used.run_ns += u->run_ns - last.run_ns;
+	r->used.wait_ns += u->wait_ns - last.wait_ns;
+	r->used.minor_faults += u->minor_faults - last.minor_faults;
+	r->used.major_faults += u->major_faults - last.major_faults;
 }

@@ -76,10 +76,16 @@ void skew_free(struct skew *s)
 	free(s);
 }
 
+/* The rank of a process that is compared; SIZE_MAX: none. */
+static size_t rank_of(const struct skew *s, int32_t pid, uint32_t rank1)
+{
+	int64_t process = s->ngroups ? collective_process_of(s->c, pid, rank1) : -1;
+	return process < 0 ? SIZE_MAX : s->rank_of[process];
+}
+
 int skew_see(struct skew *s, const struct op_event *ev)
 {
-	int64_t process = s->ngroups ? collective_process_of(s->c, ev->pid, ev->rank1) : -1;
-	size_t rank = process < 0 ? SIZE_MAX : s->rank_of[process];
+	size_t rank = rank_of(s, ev->pid, ev->rank1);
 	int r = 0;
 	if (rank == SIZE_MAX)
 		return 0;
@@ -88,33 +94,67 @@ int skew_see(struct skew *s, const struct op_event *ev)
 	return r;
 }
 
+void skew_see_usage(struct skew *s, const struct trace_usage *u, uint32_t rank1)
+{
+	size_t rank = rank_of(s, u->pid, rank1);
+	for (size_t i = rank == SIZE_MAX ? 0 : s->first[rank];
+	     rank != SIZE_MAX && i < s->first[rank + 1]; i++)
+		skew_group_see_usage(s->places[i].group, s->places[i].place, u);
+}
+
+/* A rank that is late in one group may only have waited in another one. */
+const struct skew_group *skew_held_in(const struct skew *all, const struct skew_group *of,
+				      size_t rank)
+{
+	for (size_t i = all->first[rank]; i < all->first[rank + 1]; i++) {
+		const struct skew_group *g = all->places[i].group;
+		const struct skew_verdict v = skew_verdict(g);
+		if (g != of && v.is_named && v.rank != all->places[i].place)
+			return g;
+	}
+	return NULL;
+}
+
 /* How long all others waited for it, all together. */
 static uint64_t lost_ns(const struct skew_group *s, const struct skew_verdict *v)
 {
-	return s->ranks[v->rank].lead_ns * (s->world->nranks - 1);
+	return s->ranks[v->rank].usual_ns * (s->world->nranks - 1);
 }
 
-/* Whether `a`, of which `v` is known, says more than `b`, of which `w` is. */
-static bool is_before(const struct skew_group *a, const struct skew_verdict *v,
-		      const struct skew_group *b, const struct skew_verdict *w)
+/* A group, what it says, and whether the rank that it names waits itself in another one. */
+struct said {
+	const struct skew_group *group;
+	struct skew_verdict v;
+	bool is_held;
+};
+
+static struct said what_says(const struct skew *all, const struct skew_group *g)
 {
+	struct said s = {.group = g, .v = skew_verdict(g)};
+	s.is_held = s.v.is_named && skew_held_in(all, g, g->world->ranks[s.v.rank]);
+	return s;
+}
+
+static bool says_more(const struct said *a, const struct said *b)
+{
+	const struct skew_verdict *v = &a->v, *w = &b->v;
 	if (v->is_named != w->is_named)
 		return v->is_named;
-	if (v->is_named && !v->row != !w->row)
-		return v->row;
-	return v->is_named ? lost_ns(a, v) > lost_ns(b, w) : a->n > b->n;
+	if (a->is_held != b->is_held)
+		return b->is_held;
+	if (v->is_named && v->explains != w->explains)
+		return v->explains;
+	return v->is_named ? lost_ns(a->group, v) > lost_ns(b->group, w)
+			   : a->group->n > b->group->n;
 }
 
 const struct skew_group *skew_first(const struct skew *s)
 {
-	const struct skew_group *first = NULL;
-	struct skew_verdict v = {0};
+	struct said first = {0};
 	for (size_t i = 0; i < s->ngroups; i++) {
-		const struct skew_verdict w = skew_verdict(s->groups[i]);
-		if (first && !is_before(s->groups[i], &w, first, &v))
-			continue;
-		first = s->groups[i];
-		v = w;
+		const struct said said = what_says(s, s->groups[i]);
+		if (!first.group || says_more(&said, &first))
+			first = said;
 	}
-	return first;
+	return first.group;
 }

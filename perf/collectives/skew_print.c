@@ -38,18 +38,19 @@ static void print_unusual(const struct skew_group *s, FILE *f)
 {
 	char n[48];
 	if (s->unusual)
-		fprintf(
-		    f,
-		    "; the times before %s that came later than %d times the median are left out",
-		    text_counted(n, sizeof(n), s->unusual, "collective"), SKEW_USUAL);
+		fprintf(f,
+			"; the times before %s are left out, for which a rank was so late fewer "
+			"than %d times",
+			text_counted(n, sizeof(n), s->unusual, "collective"), SKEW_CALLS_MIN);
 }
 
-/* "aten::mm model.py:40 forward: ...", "no op, up to ...". */
+/* "aten::mm model.py:40 forward: ...", "no op, up to ...", "data at train.py:12 ...". */
 static void row_text(char *out, size_t size, const struct skew_row *r,
 		     const struct file_names *files)
 {
 	char where[WHERE_TEXT_MAX];
-	snprintf(out, size, "%s%s %s", r->gap ? "no op, up to " : "", r->op->name,
+	snprintf(out, size, "%s%s %s", r->kind == SKEW_GAP ? "no op, up to " : "",
+		 r->kind == SKEW_DATA ? "data at" : r->op->name,
 		 where_text(where, sizeof(where), r->where, NULL, PHASE_FORWARD, files));
 }
 
@@ -76,10 +77,44 @@ static void print_why_not(const struct collectives *c, FILE *f)
 		      f);
 }
 
+/* In which line it is meanwhile. */
+static void print_meanwhile(const struct skew_group *s, const struct skew_verdict *v, FILE *f,
+			    const struct file_names *files)
+{
+	char more[32], text[WHERE_TEXT_MAX];
+	if (!v->explains)
+		fputs("no line by itself explains half of that", f);
+	if (!v->row) {
+		putc('\n', f);
+		return;
+	}
+	row_text(text, sizeof(text), v->row, files);
+	fputs(!v->explains		  ? "; most of it is in "
+	      : v->row->kind == SKEW_DATA ? "meanwhile it waits for "
+					  : "meanwhile it is in ",
+	      f);
+	text_print_safe(f, text);
+	fprintf(f, ", each time for %s more than ", text_ns(more, sizeof(more), v->more_ns));
+	if (s->world->nranks == 2)
+		fprintf(f, "rank %zu\n", rank_at(s, v->rank == 0));
+	else
+		fputs("any other\n", f);
+}
+
+static void print_no_processor(const struct skew_group *s, const struct skew_verdict *v, FILE *f)
+{
+	fprintf(f,
+		"its main thread waits for a processor %.0f %% of the time, %.0f %% more than %s: "
+		"other "
+		"threads run there\n",
+		v->delayed * 100, v->more_delayed * 100,
+		s->world->nranks == 2 ? "the other's" : "the others' in the mean");
+}
+
 static void print_named(const struct skew_group *s, const struct skew_verdict *v, FILE *f,
 			const struct file_names *files)
 {
-	char ns[32], more[32], text[WHERE_TEXT_MAX], n[32], waited[32], all[32];
+	char ns[32], n[32], waited[32], all[32];
 	put_group(s, f);
 	fprintf(
 	    f,
@@ -88,18 +123,9 @@ static void print_named(const struct skew_group *s, const struct skew_verdict *v
 	    rank_at(s, v->rank), text_count(n, sizeof(n), s->ranks[v->rank].waited),
 	    text_count(waited, sizeof(waited), s->waited), text_count(all, sizeof(all), s->n),
 	    text_ns(ns, sizeof(ns), v->median_ns), v->percent);
-	if (!v->row) {
-		fputs("no line by itself explains half of that\n", f);
-		return;
-	}
-	row_text(text, sizeof(text), v->row, files);
-	fputs("meanwhile it is in ", f);
-	text_print_safe(f, text);
-	fprintf(f, ", each time for %s more than ", text_ns(more, sizeof(more), v->more_ns));
-	if (s->world->nranks == 2)
-		fprintf(f, "rank %zu\n", rank_at(s, v->rank == 0));
-	else
-		fputs("any other\n", f);
+	if (v->has_no_processor)
+		print_no_processor(s, v, f);
+	print_meanwhile(s, v, f, files);
 }
 
 static void print_not_named(const struct skew_group *s, const struct skew_verdict *v, FILE *f)
@@ -112,11 +138,20 @@ static void print_not_named(const struct skew_group *s, const struct skew_verdic
 	    "last in %s of the %s collectives that were waited for (of %s)\n",
 	    v->percent, v->rank, text_count(n, sizeof(n), s->ranks[v->rank].waited),
 	    text_count(waited, sizeof(waited), s->waited), text_count(all, sizeof(all), s->n));
+	if (v->is_late) {
+		fputs("it is no longer in operators and code of its own than the others: it goes "
+		      "on later "
+		      "after the collective before\n",
+		      f);
+		return;
+	}
 	fprintf(
 	    f,
 	    "a rank is named that, of %d such or more, comes last in more than half, more often "
-	    "than by chance (%d standard deviations), and is waited for %d %% of the time\n",
-	    SKEW_CALLS_MIN, SKEW_DEVIATIONS, SKEW_PERCENT_MIN);
+	    "than by chance (%d standard deviations), and is waited for %d %% of the time, or %d "
+	    "%% if "
+	    "no line explains it\n",
+	    SKEW_CALLS_MIN, SKEW_DEVIATIONS, SKEW_PERCENT_MIN, SKEW_PERCENT_SPREAD);
 }
 
 static void add_rank(struct table *t, const struct skew_group *s, size_t rank,
@@ -159,19 +194,6 @@ static int print_table(const struct skew_group *s, FILE *f, const struct termina
 	return r;
 }
 
-/* A rank that is late in one group may only have waited in another one. */
-static const struct skew_group *held_in(const struct skew *all, const struct skew_group *of,
-					size_t rank)
-{
-	for (size_t i = all->first[rank]; i < all->first[rank + 1]; i++) {
-		const struct skew_group *g = all->places[i].group;
-		const struct skew_verdict v = skew_verdict(g);
-		if (g != of && v.is_named && v.rank != all->places[i].place)
-			return g;
-	}
-	return NULL;
-}
-
 /* The other groups that name a rank. */
 static void print_others(const struct skew *all, const struct skew_group *first, FILE *f)
 {
@@ -186,7 +208,7 @@ static void print_others(const struct skew *all, const struct skew_group *first,
 		put_in_group(g, f);
 		fprintf(f, " rank %zu, by %s in the median: %.0f %% of the time",
 			rank_at(g, v.rank), text_ns(ns, sizeof(ns), v.median_ns), v.percent);
-		if ((held = held_in(all, g, rank_at(g, v.rank)))) {
+		if ((held = skew_held_in(all, g, rank_at(g, v.rank)))) {
 			fputs("; it waits itself ", f);
 			put_in_group(held, f);
 		}
@@ -243,11 +265,20 @@ static void json_more(struct json_out *j, const struct skew_group *s, size_t ran
 	}
 	json_open(j, "most", '{');
 	json_u64(j, "more_ns", each(s, skew_more(r, rank)));
-	json_text(j, "op", r->op->name);
-	json_bool(j, "in_no_op_before", r->gap);
+	json_text(j, "op", r->kind == SKEW_DATA ? NULL : r->op->name);
+	json_bool(j, "in_no_op_before", r->kind == SKEW_GAP);
+	json_bool(j, "for_data", r->kind == SKEW_DATA);
 	json_text(j, "file", r->where ? r->where->file : NULL);
 	json_i64(j, "line", r->where ? r->where->line : 0);
 	json_close(j, '}');
+}
+
+static void json_usage(struct json_out *j, const struct skew_rank *r)
+{
+	json_number(j, "no_processor_ns", r->used.ns, (int64_t)r->used.wait_ns);
+	json_number(j, "minor_faults", r->used.ns, (int64_t)r->used.minor_faults);
+	json_number(j, "major_faults", r->used.ns, (int64_t)r->used.major_faults);
+	json_number(j, "used_of_ns", r->used.ns, (int64_t)r->used.ns);
 }
 
 static void json_ranks(struct json_out *j, const struct skew_group *s)
@@ -264,6 +295,7 @@ static void json_ranks(struct json_out *j, const struct skew_group *s)
 		json_u64(j, "ops_ns", each(s, r->ops_ns));
 		json_u64(j, "in_no_op_ns", each(s, r->gaps_ns));
 		json_u64(j, "waits_ns", r->waits_ns / s->n);
+		json_usage(j, r);
 		json_more(j, s, i);
 		json_close(j, '}');
 	}

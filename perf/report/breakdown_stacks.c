@@ -50,7 +50,7 @@ const struct py_frame *breakdown_asks_for_data(const struct py_stack *s)
 {
 	const struct py_frame *asks = NULL;
 	bool inside = false;
-	for (uint16_t i = 0; i < s->depth; i++) {
+	for (uint16_t i = 0; s && i < s->depth; i++) {
 		if (is_in(s->frames[i], "torch/utils/data/dataloader.py")) {
 			inside = true;
 			asks = s->frames[i];

@@ -14,6 +14,7 @@
 #include "perf/report/blocks.h"
 #include "perf/report/devices.h"
 #include "perf/report/report.h"
+#include "perf/report/stacks.h"
 
 /* What the percentages of rows are of, and the options with that of devices. */
 struct aggregate_totals report_totals(const struct aggregate *a, const struct report_opts *opts);
@@ -112,18 +113,6 @@ int headline_other_memory(FILE *f, const struct aggregate *a, const struct repor
 /* The ops for which devices worked longest, by a row's line, and the copies. */
 void headline_slowest_on_devices(struct table *t, const struct aggregate *a,
 				 const struct report_opts *opts, const struct file_names *files);
-
-/* What the frames of a stack say (breakdown_stacks.c). */
-
-/* Whether a frame is of a file of torch with `path` in its name. s: NULL allowed. */
-bool breakdown_passes(const struct py_stack *s, const char *path);
-
-/* Whether it is the optimizer's own op, not one of the closure that its step may call (LBFGS,
- * Lightning): between it and the optimizer are files of torch alone, or of the step itself. */
-bool breakdown_is_of_optimizer(const struct py_stack *s);
-
-/* The frame that asked a DataLoader for data, or NULL. */
-const struct py_frame *breakdown_asks_for_data(const struct py_stack *s);
 
 /* Rows by module and phase as a tree: modules by their paths, each with the self times of all ops
  * in it and in its submodules. Modules below opts->percent_limit are counted. 0, -ENOMEM or -EIO.

@@ -226,6 +226,7 @@ int trace_file_open(const char *path, struct trace_file **out, struct err *e);
 int trace_file_event(struct trace_file *f, const struct op_event *ev);
 int trace_file_sum(struct trace_file *f, const struct op_sum *s);
 int trace_file_done(struct trace_file *f, const struct work_done *d);
+int trace_file_usage(struct trace_file *f, const struct trace_usage *u);
 int trace_file_activity(struct trace_file *f, const struct activity *a);
 int trace_file_memory(struct trace_file *f, const struct memory_event *m);
 int trace_file_memory_lost(struct trace_file *f, uint64_t time_ns, uint64_t count);

@@ -258,6 +258,10 @@ int trace_source_finish(struct trace_source *s, struct trace_item *item)
 		trace_source_time(s, &item->done.ns);
 		item->rank1 = rank1_of(s, item->done.pid);
 		return 0;
+	case TRACE_USAGE:
+		trace_source_time(s, &item->usage.ns);
+		item->rank1 = rank1_of(s, item->usage.pid);
+		return 0;
 	case TRACE_MEMORY:
 		finish_sum(s, &item->memory.of);
 		item->memory.of.id = unique_id(s, item->memory.of.id);

@@ -280,6 +280,24 @@ int trace_file_done(struct trace_file *w, const struct work_done *d)
 	return w->blocks.failed ? 0 : trace_file_checked(w, write_done(w, d));
 }
 
+static int write_usage(struct trace_file *w, const struct trace_usage *u)
+{
+	uint8_t buf[6 * 10];
+	struct out o = {.p = buf, .end = buf + sizeof(buf)};
+	out_s(&o, u->pid);
+	out_u(&o, u->ns);
+	out_u(&o, u->run_ns);
+	out_u(&o, u->wait_ns);
+	out_u(&o, u->minor_faults);
+	out_u(&o, u->major_faults);
+	return trace_file_record(w, TRACE_USAGE, buf, (size_t)(o.p - buf));
+}
+
+int trace_file_usage(struct trace_file *w, const struct trace_usage *u)
+{
+	return w->blocks.failed ? 0 : trace_file_checked(w, write_usage(w, u));
+}
+
 static uint8_t memory_flags(const struct memory_event *m)
 {
 	return (uint8_t)((phase_is_backward(m->of.phase) ? MEMORY_BACKWARD : 0) |

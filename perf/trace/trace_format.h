@@ -90,6 +90,8 @@
  *     ACTIVITIES_LOST  u time, u number of activities lost
  *     SAMPLES_LOST  u time, u number of samples lost
  *     DONE    a collective is done: s pid, u address of its Work, u time (CLOCK_MONOTONIC ns)
+ *     USAGE   of a rank's main thread so far: s pid, u time (CLOCK_MONOTONIC ns), u ns on a
+ * processor, u ns ready to run without one (proc_pid_schedstat(5)), u minor and u major page faults
  *     STATS   u time in probes (ns, no less), u share of dispatched ops that were seen
  *             (1/1000; above 1000: not measured), u wall time (ns), u CPU time of the traced
  *             threads (ns; 0, or missing: not known), u number of events so far without arguments
@@ -202,6 +204,7 @@ enum trace_type {
 	TRACE_MEMORY,
 	TRACE_MEMORY_LOST,
 	TRACE_GROUP,
+	TRACE_USAGE,
 	TRACE_CLOCK = 0x10000, /* in no file: what is read of several has it */
 };
 
@@ -286,6 +289,12 @@ struct trace_process {
 };
 
 enum { TRACE_SEEN_UNKNOWN = 1001 };
+
+/* See USAGE. */
+struct trace_usage {
+	int32_t pid;
+	uint64_t ns, run_ns, wait_ns, minor_faults, major_faults;
+};
 
 struct trace_stats {
 	uint64_t probe_ns;   /* spent in probes, all threads together, an estimate; 0: too few hits

@@ -96,6 +96,17 @@ static int read_done(struct in *in, struct work_done *d)
 	return 1;
 }
 
+static int read_usage(struct in *in, struct trace_usage *u)
+{
+	u->pid = in_s32(in);
+	u->ns = in_u(in);
+	u->run_ns = in_u(in);
+	u->wait_ns = in_u(in);
+	u->minor_faults = in_u(in);
+	u->major_faults = in_u(in);
+	return 1;
+}
+
 static int read_activity(struct trace_reader *r, struct in *in, struct activity *a)
 {
 	int code = trace_decode_activity(&r->defs, in, r->last_activity_ns, a);
@@ -161,6 +172,8 @@ static int read_payload(struct trace_reader *r, uint16_t type, struct in *in,
 		return trace_decode_sum(&r->defs, in, &item->sum);
 	case TRACE_DONE:
 		return read_done(in, &item->done);
+	case TRACE_USAGE:
+		return read_usage(in, &item->usage);
 	case TRACE_ACTIVITY:
 		return read_activity(r, in, &item->activity);
 	case TRACE_MEMORY:

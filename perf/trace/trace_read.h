@@ -74,10 +74,10 @@ void trace_clocks_by(trace_clocks_fn *fn);
 /* What trace_read_next returned. The reader keeps definitions to itself. */
 struct trace_item {
 	/* EVENT, SUM, LOST, STATS, TARGET, PROCESS, THREAD, CHOSEN, SAMPLING, BUILD, SAMPLE,
-	 * SAMPLES_LOST, ACTIVITY, ACTIVITIES_LOST, DONE or END; of a folder first CLOCK */
+	 * SAMPLES_LOST, ACTIVITY, ACTIVITIES_LOST, DONE, USAGE or END; of a folder first CLOCK */
 	enum trace_type type;
-	uint32_t
-	    rank1; /* of trace_query, of a TARGET or DONE: its process's rank + 1; 0: not known */
+	uint32_t rank1; /* of trace_query, of a TARGET, DONE or USAGE: its process's rank + 1; 0:
+			   not known */
 	union {
 		struct {
 			struct op_event event; /* values are valid until the next call, ops and
@@ -89,6 +89,7 @@ struct trace_item {
 			uint64_t time_ns, count;
 		} lost; /* also of SAMPLES_LOST and ACTIVITIES_LOST */
 		struct work_done done;
+		struct trace_usage usage;
 		struct activity activity;   /* what it points to is valid until close */
 		struct memory_event memory; /* the same */
 		struct sample sample;	    /* what it points to is valid until close */

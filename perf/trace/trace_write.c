@@ -35,6 +35,15 @@ int trace_write_done(struct trace_writer *w, const struct work_done *d)
 	return r;
 }
 
+int trace_write_usage(struct trace_writer *w, const struct trace_usage *u)
+{
+	int r;
+	struct trace_file *f = trace_writer_file_of(w, u->pid, &r);
+	if (f)
+		keep_first_error(&r, trace_file_usage(f, u));
+	return r;
+}
+
 int trace_write_activity(struct trace_writer *w, const struct activity *a)
 {
 	int r;

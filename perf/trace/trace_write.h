@@ -43,6 +43,8 @@ int trace_write_activity(struct trace_writer *w, const struct activity *a);
 int trace_write_memory(struct trace_writer *w, const struct memory_event *m);
 int trace_write_memory_lost(struct trace_writer *w, int32_t pid, uint64_t time_ns, uint64_t count);
 
+int trace_write_usage(struct trace_writer *w, const struct trace_usage *u);
+
 /* `count` activities of process `pid` were lost before `time_ns`. */
 int trace_write_activities_lost(struct trace_writer *w, int32_t pid, uint64_t time_ns,
 				uint64_t count);

@@ -9,6 +9,7 @@
 #include "perf/events/print_event.h"
 #include "perf/report/aggregate.h"
 #include "perf/report/report.h"
+#include "tracer/observe/internal.h"
 #include "tracer/observe/observer.h"
 
 struct file_observer {
@@ -16,6 +17,7 @@ struct file_observer {
 	const char *path, *chosen;
 	bool one_file, quiet;
 	struct trace_writer *writer; /* NULL: not open */
+	struct rank_usage usage;
 	struct err error;
 };
 
@@ -45,6 +47,7 @@ static void file_on_process(struct observer *o, const struct trace_process *p)
 {
 	struct file_observer *f = (struct file_observer *)o;
 	check_written(f, trace_write_process(f->writer, p));
+	rank_usage_add(&f->usage, p);
 }
 
 static void file_on_target(struct observer *o, const struct trace_target *t)
@@ -112,6 +115,7 @@ static void file_on_stats(struct observer *o, const struct trace_stats *stats)
 static void file_tick(struct observer *o, uint64_t now_ns)
 {
 	struct file_observer *f = (struct file_observer *)o;
+	check_written(f, rank_usage_write(&f->usage, f->writer, now_ns));
 	check_written(f, trace_writer_tick(f->writer, now_ns));
 }
 
@@ -154,6 +158,7 @@ static void file_finish(struct observer *o)
 static void file_close(struct observer *o)
 {
 	trace_writer_close(((struct file_observer *)o)->writer, false);
+	rank_usage_free(&((struct file_observer *)o)->usage);
 	free(o);
 }
 

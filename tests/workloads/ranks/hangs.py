@@ -4,6 +4,7 @@ and have written "KIND PID..." to the output before. At the next line they are k
 import os
 import signal
 import sys
+import threading
 
 import torch
 import torch.distributed as dist
@@ -27,6 +28,15 @@ def skips(rank, groups):
         dist.recv(torch.ones(1), 0)
     if rank == 1:
         pause()
+    ask(torch.ones(4))
+
+
+def locked(rank, groups):
+    """Rank 1 waits for itself."""
+    if rank == 1:
+        lock = threading.Lock()
+        lock.acquire()
+        lock.acquire()
     ask(torch.ones(4))
 
 
@@ -70,9 +80,9 @@ def killed(rank, groups):
         pause()
 
 
-def begin(folder, kind, rank):
+def begin(store, kind, rank):
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/{kind}", rank=rank, world_size=RANKS)
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=RANKS)
     groups = [dist.new_group([0, 1]), dist.new_group([0, 1])]
     for _ in range(3):
         ask(torch.ones(1))
@@ -81,12 +91,12 @@ def begin(folder, kind, rank):
     pause()
 
 
-def start(kind):
+def start(kind, store):
     pids = []
     for rank in range(RANKS):
         pids.append(os.fork())
         if not pids[-1]:
-            begin(sys.argv[1], kind, rank)
+            begin(store, kind, rank)
     print(kind, *pids, flush=True)
     return pids
 
@@ -98,8 +108,8 @@ def end(pids):
 
 
 pids = []
-for line in sys.stdin:
+for n, line in enumerate(sys.stdin):
     end(pids)
     if line == "end\n":
         break
-    pids = start(line.strip())
+    pids = start(line.strip(), f"{sys.argv[1]}/{n}")
