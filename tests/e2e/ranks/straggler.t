@@ -3,6 +3,9 @@
 . "$(dirname "$0")/../lib.sh"
 need_tracing
 how_many RUNS 1 20
+kinds="none work loader loading collective"
+in_long && kinds+=" core" # whose programs would take the processors of other tests
+KINDS=${KINDS:-$kinds}
 
 # What report --skew says, in its first lines, of each kind of ranks/straggler.py.
 named='^rank %d comes last in [0-9,]+ of the [0-9,]+ collectives '
@@ -36,7 +39,7 @@ one() {
 
 all() {
 	local kind i good ranks
-	for kind in ${KINDS:-none work loader loading collective core}; do
+	for kind in $KINDS; do
 		good=0
 		for ((i = 0; i < RUNS; i++)); do
 			ranks=$((i % 3 == 2 ? 3 : 2))
