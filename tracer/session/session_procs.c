@@ -61,10 +61,12 @@ static void tell_process(struct session *s, struct proc *p, bool is_late)
 {
 	pid_t pid = p->target->pid;
 	process_rank_read(pid, &p->rank);
+	const enum rank_role role = process_rank_role(pid, &p->rank);
+	if (role == RANK_LAUNCHER)
+		p->rank.rank = -1; /* srun's or the node's, not one of the training's */
 	s->ranked_pid = 0;
 	const struct trace_process told = {.pid = pid,
-					   .worker =
-					       process_rank_role(pid, &p->rank) == RANK_WORKER,
+					   .worker = role == RANK_WORKER,
 					   .whole = !is_late && is_recorded_from_start(pid),
 					   .rank = p->rank};
 	OBSERVERS_CALL(s, on_process, &told);

@@ -142,7 +142,7 @@ static int read_all(const char *path, struct trace_look *t, struct err *e)
 }
 
 /* Whether the process that runs by this number is the recorded one: it began before it was last
- * seen, and is that rank. */
+ * seen, and is that rank; a launcher is recorded without the one that it has. */
 static bool is_running(const struct seen_process *p)
 {
 	enum { SLACK_S = 2 };
@@ -153,7 +153,7 @@ static bool is_running(const struct seen_process *p)
 		return false;
 	process_rank_read(p->process.pid, &rank);
 	uint64_t began_s = now.start_ticks / (uint64_t)sysconf(_SC_CLK_TCK);
-	return rank.rank == p->process.rank.rank &&
+	return (p->process.rank.rank < 0 || rank.rank == p->process.rank.rank) &&
 	       (!p->last_ns || began_s <= p->last_ns / 1000000000 + SLACK_S);
 }
 
