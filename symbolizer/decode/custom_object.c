@@ -24,11 +24,8 @@ uint16_t decode_group_place(const struct process_rank *own, const uint8_t *group
 
 static void learn_group(struct target *t, const uint8_t *group, uint32_t len)
 {
-	struct process_rank own;
-	if (t->group_tries++ > GROUP_TRIES)
-		return;
-	process_rank_read(t->pid, &own);
-	t->group_at = decode_group_place(&own, group, t->conf.tensor.target_size, len);
+	if (t->group_tries++ <= GROUP_TRIES)
+		t->group_at = decode_group_place(&t->rank, group, t->conf.tensor.target_size, len);
 }
 
 static struct value group(struct target *t, uint64_t addr, const uint8_t *p, uint32_t len)

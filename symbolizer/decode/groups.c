@@ -18,7 +18,6 @@ struct groups {
 	struct python_groups_mark mark;
 	struct known_group *all;
 	size_t n, room;
-	int32_t rank; /* of the process among all; -1: not known */
 };
 
 static struct known_group *find(const struct groups *g, uint64_t object)
@@ -60,19 +59,11 @@ static void look_again(struct groups *g, const struct py_runtime *py)
 	python_groups_free(now, (size_t)n);
 }
 
-static struct groups *groups_of(struct target *t)
-{
-	struct process_rank own;
-	if (!t->groups && (t->groups = calloc(1, sizeof(*t->groups)))) {
-		process_rank_read(t->pid, &own);
-		t->groups->rank = own.rank;
-	}
-	return t->groups;
-}
-
 const struct group_desc *groups_find(struct target *t, uint64_t object, int32_t *place)
 {
-	struct groups *g = t->py ? groups_of(t) : NULL;
+	if (t->py && !t->groups)
+		t->groups = calloc(1, sizeof(*t->groups));
+	struct groups *g = t->py ? t->groups : NULL;
 	if (!g)
 		return NULL;
 	if (python_groups_changed(t->py, &g->mark) > 0)
@@ -81,8 +72,8 @@ const struct group_desc *groups_find(struct target *t, uint64_t object, int32_t 
 	if (!k || k->several)
 		return NULL;
 	*place = -1;
-	for (uint32_t i = 0; i < k->desc->n && g->rank >= 0; i++)
-		if (k->desc->ranks[i] == g->rank)
+	for (uint32_t i = 0; i < k->desc->n && t->rank.rank >= 0; i++)
+		if (k->desc->ranks[i] == t->rank.rank)
 			*place = (int32_t)i;
 	return k->desc;
 }

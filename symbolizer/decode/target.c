@@ -144,6 +144,7 @@ int target_open(pid_t pid, const struct op_table *ops, const struct maps *maps, 
 		return err_set(e, -ENOMEM, "no memory");
 	t->pid = pid;
 	t->ops = ops;
+	process_rank_read(pid, &t->rank);
 	t->mem = mem_process(pid);
 	t->rtti = rtti_new(&t->mem);
 	t->registry = t->rtti ? registry_new(&t->mem, ops->cow_strings, t->rtti) : NULL;

@@ -139,9 +139,9 @@ struct target {
 	struct type_name types[TYPE_SLOTS];
 	struct kernel_call kernels[KERNEL_CALLS];
 	struct boxed_seen boxed[BOXED_SEEN];
-	const struct registered_op *inlined[INLINED_MAX]; /* of ops with a static handle */
 	struct tensor_layout layout;
 	struct tensor_layout engine_layout; /* the layout that conf was made from */
+	struct process_rank rank;
 	unsigned group_tries;
 	uint16_t group_at; /* offset of rank and size in a ProcessGroup; 0: none was seen yet */
 	struct groups *groups;

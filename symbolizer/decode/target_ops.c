@@ -102,33 +102,6 @@ static const struct registered_op *boxed_op(struct target *t, const struct items
 	return op;
 }
 
-/* The operator of a dispatch inlined into another function, whose OperatorDef `def` is. */
-static const struct registered_op *op_of_def(struct target *t, uint64_t def)
-{
-	uint64_t w[HANDLE_WORDS] = {def};
-	if (!def || mem_read(&t->mem, def, &w[1], 2 * sizeof(*w)))
-		return NULL;
-	return registry_find(t->registry, w, NULL);
-}
-
-/* A static handle is of one operator as long as the process lives. */
-static const struct registered_op *inlined_op(struct target *t, const struct op_probe *p,
-					      const struct items *it)
-{
-	const struct registered_op **known =
-	    &t->inlined[(p->desc.id - t->ops->inlined.first) % INLINED_MAX];
-	uint64_t at = t->bias[p->file] + p->def_vaddr, w[HANDLE_WORDS] = {0};
-	if (!p->def_known) {
-		if (!words_of(it, BOXED_DATA, w, 1) || !words_of(it, BOXED_HANDLE, &w[1], 2))
-			return NULL;
-		return registry_find(t->registry, w, NULL);
-	}
-	for (unsigned i = 0; !*known && i < p->def_loads; i++)
-		if (mem_read_u64(&t->mem, at, &at))
-			return NULL;
-	return *known ? *known : (*known = op_of_def(t, at));
-}
-
 static const struct op_desc *named_by_text(struct target *t, const struct op_probe *p,
 					   const struct items *it, unsigned read, enum op_kind kind)
 {
@@ -157,10 +130,8 @@ const struct op_desc *target_identify(struct target *t, const struct op_probe *p
 	*reg = NULL;
 	switch (p->role) {
 	case ROLE_BOXED:
-		*reg = boxed_op(t, it);
-		return *reg ? &(*reg)->desc : &p->desc;
 	case ROLE_INLINED:
-		*reg = inlined_op(t, p, it);
+		*reg = boxed_op(t, it);
 		return *reg ? &(*reg)->desc : &p->desc;
 	case ROLE_PY_NODE:
 		return named_by_type(t, p, words_of(it, PY_NODE_READ, w, 2) ? w[1] : 0,

@@ -207,11 +207,29 @@ bool inlined_call_find(struct elf_file *f, uint64_t behind, struct inlined_call 
 	return found;
 }
 
-static void plan(struct op_plan *p, const struct inlined_call *c)
+/* The OperatorDef is what the first word of a handle points to, and begins with its name. A static
+ * handle is at an address as far from the call in each process. */
+static void plan_static(struct op_plan *p, const struct inlined_call *c, bool cow_strings)
+{
+	const int64_t near = (int64_t)(c->vaddr - c->call);
+	if (near != (int32_t)near || c->loads > 1 + PLAN_LOADS)
+		return;
+	p->flags |= PLAN_MOVED;
+	memset(p->arg_reg, ARCH_IP, sizeof(p->arg_reg));
+	p->near = (int32_t)near;
+	p->loads = c->loads - 1;
+	plan_operator(p, cow_strings);
+}
+
+static void plan(struct op_plan *p, const struct inlined_call *c, bool cow_strings)
 {
 	*p = (struct op_plan){.flags = PLAN_PY | PLAN_FORWARD};
-	if (!c->named || c->reg == ARCH_NOREG)
+	if (!c->named)
 		return;
+	if (c->reg == ARCH_NOREG) {
+		plan_static(p, c, cow_strings);
+		return;
+	}
 	p->flags |= PLAN_MOVED;
 	memset(p->arg_reg, c->reg, sizeof(p->arg_reg));
 	p->read[BOXED_DATA] = (struct probe_read){.kind = READ_WORD, .a = 0};
@@ -232,15 +250,12 @@ static int add(struct op_table *t, unsigned file, const struct inlined_call *c)
 	    .exit_kind = EXIT_RET,
 	    .why = "this engine does not see the values of a call that was inlined",
 	    .vaddr = c->call,
-	    .def_known = c->named && c->reg == ARCH_NOREG,
-	    .def_loads = c->loads,
-	    .def_vaddr = c->vaddr,
 	    .desc = {.id = op,
 		     .kind = OP_DISPATCHED,
 		     .schema = "",
 		     .name = "c10::Dispatcher::call"},
 	};
-	plan(&t->plans[op], c);
+	plan(&t->plans[op], c, t->cow_strings);
 	const int64_t at = elf_offset(t->elf[file], c->call);
 	all->sites[all->n++] =
 	    (struct probe_site){.offset = (uint64_t)at, .op = op, .kind = SITE_ENTRY};

@@ -82,6 +82,10 @@ uint64_t ops_call_boxed(struct elf_file *f);
 void ops_each_displacement(const uint8_t *code, size_t size, uint64_t vaddr, uint64_t target,
 			   elf_address_fn *fn, void *arg);
 
+/* Add to `p`, which has none yet, the reads that tell the operator of the OperatorHandle whose
+ * address is the first argument: BOXED_DATA to BOXED_OVERLOAD. */
+void plan_operator(struct op_plan *p, bool cow_strings);
+
 /* A dispatch inlined into a function. */
 struct inlined_call {
 	uint64_t call; /* address of the call that asks for observers */

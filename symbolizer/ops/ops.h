@@ -158,11 +158,6 @@ struct op_probe {
 	struct op_abi abi;
 	uint64_t vaddr;		     /* virtual address of the function */
 	uint32_t first_site, nsites; /* into op_table.sites */
-	/* ROLE_INLINED: the OperatorDef is what so many loads, the first from address `def_vaddr`
-	 * of the file, lead to; else the reads have it, if anything does. */
-	bool def_known;
-	uint8_t def_loads;
-	uint64_t def_vaddr;
 };
 
 enum { OPS_CPU, OPS_PYTHON, OPS_C10, OPS_FILES };

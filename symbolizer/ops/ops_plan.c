@@ -104,18 +104,23 @@ static int plan_grads(struct worker *w, struct op_probe *o, struct op_plan *p)
 	return one_value(w, o, ABI_TENSORS, GRADS_RETURNED_READ, GRADS_FLOWING_READ);
 }
 
-/* A kernel's std::function: (const std::_Any_data &, torch::jit::Stack &). */
-static int plan_boxed(struct worker *w, struct op_probe *o, struct op_plan *p)
+void plan_operator(struct op_plan *p, bool cow_strings)
 {
-	*p = (struct op_plan){.flags = PLAN_PY | PLAN_FORWARD};
-	o->desc.name = "boxed";
 	add_identity(p, (struct probe_read){.kind = READ_WORD, .a = 0});
 	add_identity(p, (struct probe_read){.kind = READ_MEM, .a = 0, .size = 16});
 	add_identity(p, (struct probe_read){.kind = READ_MEM, .a = 0, .deref = 1, .size = 16});
 	add_identity(p, (struct probe_read){.kind = READ_STD_STRING, .a = 0});
 	add_identity(p, (struct probe_read){.kind = READ_STD_STRING,
 					    .a = 0,
-					    .off = (int16_t)std_string_size(w->b->t->cow_strings)});
+					    .off = (int16_t)std_string_size(cow_strings)});
+}
+
+/* A kernel's std::function: (const std::_Any_data &, torch::jit::Stack &). */
+static int plan_boxed(struct worker *w, struct op_probe *o, struct op_plan *p)
+{
+	*p = (struct op_plan){.flags = PLAN_PY | PLAN_FORWARD};
+	o->desc.name = "boxed";
+	plan_operator(p, w->b->t->cow_strings);
 	add_read(p, (struct probe_read){.kind = READ_IVALUES, .a = 1}, false);
 	add_read(p, (struct probe_read){.kind = READ_IVALUES, .a = 1}, true);
 	return one_value(w, o, ABI_IVALUES, BOXED_STACK, BOXED_RESULTS);

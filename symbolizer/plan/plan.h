@@ -53,7 +53,7 @@ struct probe_read {
 	__s16 off;
 };
 
-enum { PLAN_READS = 30 };
+enum { PLAN_READS = 30, PLAN_LOADS = 2 };
 
 enum { NODE_READ = 0 }; /* index of READ_NODE among a node's reads */
 
@@ -103,9 +103,12 @@ struct op_plan {
 	__u8 flags;
 	/* For a deferred entry: entry_sp is the stack pointer at the function's entry minus that at
 	 * the probe, in bytes. With PLAN_MOVED, arg_reg are the registers (numbered as in LOC_NOW)
-	 * that hold the integer arguments. */
+	 * that hold the integer arguments; the first one is what so many `loads`, at most
+	 * PLAN_LOADS, lead to from `near` bytes behind what its register holds. */
 	__u16 entry_sp;
 	__u8 arg_reg[LOC_STACK - LOC_REG];
+	__s32 near;
+	__u32 loads;
 	__u32 base;	/* plan_base of the op's name; 0: none */
 	__u32 identity; /* 1 << n for read n: those that tell which op it is */
 	struct probe_read read[PLAN_READS];

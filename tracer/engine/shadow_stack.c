@@ -72,6 +72,10 @@ static void keep_words(const struct op_hit *h, struct open_op *f)
 		unsigned r = moved ? h->plan->arg_reg[i] & 31 : arch_int_arg[i];
 		f->w[i] = r < ARCH_REGS ? h->regs[r] : 0;
 	}
+	f->w[0] += (uint64_t)(int64_t)h->plan->near;
+	for (uint32_t i = 0; i < h->plan->loads && i < PLAN_LOADS; i++)
+		if (remote_live(h->mem, f->w[0], &f->w[0], sizeof(f->w[0])))
+			f->w[0] = 0;
 	if (n && n <= LOC_MAX - LOC_STACK)
 		remote_live(h->mem, f->sp + 8, &f->w[LOC_STACK], n * 8U);
 }

@@ -211,9 +211,9 @@ static void probe_boxed(struct session *s, struct proc *p)
 	if (!s->engine->follow)
 		freeze_thread(p->target->pid, WAIT_MS, &frozen);
 	place_boxed(s, p, at);
-	freeze_release(frozen);
 	probe_copies(s, p, at);
 	probe_inlined(s, p);
+	freeze_release(frozen);
 }
 
 static void find_python(struct session *s, struct proc *p)

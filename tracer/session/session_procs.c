@@ -60,7 +60,7 @@ static bool is_recorded_from_start(pid_t pid)
 static void tell_process(struct session *s, struct proc *p, bool is_late)
 {
 	pid_t pid = p->target->pid;
-	process_rank_read(pid, &p->rank);
+	p->rank = p->target->rank;
 	const enum rank_role role = process_rank_role(pid, &p->rank);
 	if (role == RANK_LAUNCHER)
 		p->rank.rank = -1; /* srun's or the node's, not one of the training's */

@@ -95,6 +95,10 @@ static __always_inline void keep_moved(struct pt_regs *ctx, struct bpf_thread *t
 		__u32 r = plan->arg_reg[i] & 31;
 		f->w[i] = r < REGS ? t->regs[r] : 0;
 	}
+	f->w[0] += (__s64)plan->near;
+	for (__u32 i = 0; i < PLAN_LOADS; i++)
+		if (i < plan->loads && read_user(&f->w[0], sizeof(f->w[0]), f->w[0]))
+			f->w[0] = 0;
 }
 
 static __always_inline void keep_words(struct pt_regs *ctx, struct bpf_thread *t,
