@@ -75,6 +75,7 @@ static int see_process(struct collectives *c, const struct trace_process *p)
 								    .worker = p->worker,
 								    .whole = p->whole,
 								    .rank = p->rank,
+								    .first_ns = UINT64_MAX,
 								    .clock = c->clock};
 	return 0;
 }
@@ -213,6 +214,11 @@ static bool is_numbered(const struct collective *what, const struct op_event *ev
 	return what->in_sequence && !ev->thrown;
 }
 
+static void begins_by(uint64_t *first_ns, uint64_t ns)
+{
+	*first_ns = ns < *first_ns ? ns : *first_ns;
+}
+
 static int see_event(struct collectives *c, const struct op_event *ev)
 {
 	struct collective what;
@@ -235,8 +241,9 @@ static int see_event(struct collectives *c, const struct op_event *ev)
 	    row_of_calls(c, &what, g, collective_where(ev->stack), collective_purpose_of(c, ev));
 	if (row < 0)
 		return -ENOMEM;
-	c->unnamed += !what.group;
-	c->first_ns = ev->start_ns < c->first_ns ? ev->start_ns : c->first_ns;
+	c->processes[process].unnamed += !what.group;
+	begins_by(&c->first_ns, ev->start_ns);
+	begins_by(&c->processes[process].first_ns, ev->start_ns);
 	calls->all[calls->n++] =
 	    (struct collective_call){.start_ns = ev->start_ns,
 				     .ns = ev->end_ns ? ev->end_ns - ev->start_ns : COLLECTIVE_OPEN,
@@ -346,7 +353,8 @@ bool collectives_number(const struct collectives *c, const struct op_event *ev, 
 	const struct collective_call *call = find_call(c, ev, &g);
 	const struct collective_calls *calls = call ? &g->calls[NUMBERED] : NULL;
 	if (!call || call < calls->all || call >= calls->all + calls->n || !g->address ||
-	    !c->processes[g->process].whole || c->lost || c->summed || c->unnamed)
+	    !c->processes[g->process].whole || c->processes[g->process].unnamed || c->lost ||
+	    c->summed)
 		return false;
 	*group = g->number;
 	*number = (uint64_t)(call - calls->all) + 1;

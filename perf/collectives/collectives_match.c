@@ -20,7 +20,14 @@ static void sort_calls(struct collective_calls *calls)
 		qsort(calls->all, calls->n, sizeof(*calls->all), compare_calls);
 }
 
-/* The last process of the rank that has collectives, and how many have; -ENOENT: none. */
+/* Files are read in the order of their names. */
+static bool is_started_later(const struct collective_process *p, const struct collective_process *q)
+{
+	return p->rank.restarts != q->rank.restarts ? p->rank.restarts > q->rank.restarts
+						    : p->first_ns > q->first_ns;
+}
+
+/* The last started process of the rank that has collectives, and how many have; -ENOENT: none. */
 static int64_t process_of_rank(const struct collectives *c, int32_t rank, size_t *starts)
 {
 	int64_t found = -ENOENT;
@@ -29,8 +36,8 @@ static int64_t process_of_rank(const struct collectives *c, int32_t rank, size_t
 		const struct collective_process *p = &c->processes[i];
 		if (p->worker || p->rank.rank != rank || !p->groups)
 			continue;
-		found = (int64_t)i;
-		++*starts;
+		if (!(*starts)++ || is_started_later(p, &c->processes[found]))
+			found = (int64_t)i;
 	}
 	return found;
 }
@@ -60,6 +67,7 @@ static bool has_clocks(struct collectives *c)
 static bool is_comparable(struct collectives *c, int64_t i, int32_t rank, size_t starts)
 {
 	const struct collective_process *p = i < 0 ? NULL : &c->processes[i];
+	char n[48];
 	if (i == -ENOENT)
 		snprintf(c->why, sizeof(c->why), "there are no collectives of rank %" PRId32, rank);
 	else if (starts != c->starts)
@@ -72,6 +80,9 @@ static bool is_comparable(struct collectives *c, int64_t i, int32_t rank, size_t
 			 " was not recorded from its start, so which of its calls is which of the "
 			 "others' is not known; ditrace run records from the start",
 			 rank);
+	else if (p->unnamed)
+		snprintf(c->why, sizeof(c->why), "the group of %s of rank %" PRId32 " is not known",
+			 text_counted(n, sizeof(n), p->unnamed, "call"), rank);
 	else
 		return has_clocks(c);
 	return false;
@@ -87,9 +98,6 @@ static bool is_whole(struct collectives *c)
 	else if (c->summed)
 		snprintf(c->why, sizeof(c->why), "there are only sums of %s; record with --no-loss",
 			 text_counted(n, sizeof(n), c->summed, "call"));
-	else if (c->unnamed)
-		snprintf(c->why, sizeof(c->why), "the group of %s is not known",
-			 text_counted(n, sizeof(n), c->unnamed, "call"));
 	else
 		return true;
 	return false;
@@ -146,13 +154,14 @@ struct collective_entry collective_entered(const struct collectives *c,
 	return e;
 }
 
-/* What ranks give to an all-to-all may differ. */
+/* What ranks give to an all-to-all may differ, and what is not known of one is no difference. */
 static bool same(const struct collective *a, const struct collective *b)
 {
-	bool sizes = !strcmp(a->name, "alltoall") ||
-		     (a->has_bytes == b->has_bytes && a->bytes == b->bytes && a->dtype == b->dtype);
-	return !strcmp(a->name, b->name) && a->reduce_op == b->reduce_op && a->root == b->root &&
-	       sizes;
+	const bool sizes = strcmp(a->name, "alltoall") && a->has_bytes && b->has_bytes;
+	return !strcmp(a->name, b->name) &&
+	       (a->reduce_op == b->reduce_op || !a->reduce_op || !b->reduce_op) &&
+	       (a->root == b->root || a->root < 0 || b->root < 0) &&
+	       (!sizes || (a->bytes == b->bytes && a->dtype == b->dtype));
 }
 
 /* "barrier at train.py:14 on rank 3" */

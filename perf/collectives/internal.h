@@ -105,9 +105,11 @@ struct collective_group {
 struct collective_process {
 	int32_t pid;
 	bool worker, whole;
-	uint32_t groups; /* used so far */
-	uint32_t first1; /* the latest one, by index + 1; 0: none */
-	unsigned clock;	 /* see collectives_align */
+	uint32_t groups;   /* used so far */
+	uint32_t first1;   /* the latest one, by index + 1; 0: none */
+	unsigned clock;	   /* see collectives_align */
+	uint64_t first_ns; /* its first call's start */
+	uint64_t unnamed;  /* calls without a known group */
 	struct process_rank rank;
 };
 
@@ -155,9 +157,9 @@ struct collectives {
 	size_t ngroups, groups_room;
 	struct collective_row *rows;
 	size_t nrows, rows_room;
-	uint64_t first_ns;		/* the start of the first call */
-	uint64_t lost, summed, unnamed; /* unnamed: without a known group */
-	uint64_t waits_not_known;	/* waits of which it is not known for what, or how long */
+	uint64_t first_ns; /* the start of the first call */
+	uint64_t lost, summed;
+	uint64_t waits_not_known; /* waits of which it is not known for what, or how long */
 	struct collective_mark *marks;
 	size_t nmarks, marks_room;
 	struct buckets buckets;

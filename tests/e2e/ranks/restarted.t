@@ -42,10 +42,8 @@ again() {
 	is "ranks that torchrun starts again end well" "$? $(grep -c '^loss ' "$T/out")" "0 1"
 	is "each start has a file" "$(cd "$T/again" && echo *)" "rank0.1.data rank0.data rank1.1.data rank1.data rank2.1.data rank2.data"
 	ok "no call of the second start is missing, nor of the first up to its end" test "$(calls "$T/again")" -ge $((60 + 3 * 4))
-	# ranks that live for seconds may end before their collectives are probed
-	in_long || { skip "ranks of a second start may not be compared on a busy machine: make test-long"; return; }
 	"$DITRACE" report --skew --pager never "$T/again" >"$T/skew"
-	unlike "the second start is compared" "$T/skew" '^ranks are not compared'
+	like "the second start is compared, which alone has so many collectives" "$T/skew" '\(of 2[0-9]\)'
 }
 
 all() {

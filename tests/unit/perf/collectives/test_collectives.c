@@ -225,7 +225,7 @@ static void ranks_that_are_not_compared(void **state)
 	c = two_ranks(true, "here");
 	ev = call(&allreduce, 101, 1, 2);
 	see(c, ev);
-	not_compared(c, "the group of 1 call is not known");
+	not_compared(c, "the group of 1 call of rank 1 is not known");
 	c = two_ranks(true, "here");
 	const struct trace_item lost = {.type = TRACE_LOST, .lost.count = 7};
 	assert_int_equal(collectives_see(c, &lost), 0);
@@ -242,24 +242,46 @@ static void ranks_that_are_not_compared(void **state)
 	collectives_free(c);
 }
 
-/* The launcher started both again after they had called once. */
-static void the_last_start_is_compared(void **state)
+/* The launcher started both again after they had called once; `early`: what is read first is the
+ * second start. */
+static void check_last_start(bool early)
 {
-	(void)state;
+	const uint64_t ns[] = {early ? 10 * MS : 1, early ? 1 : 10 * MS};
 	struct collectives *c = two_ranks(true, "here");
 	for (int rank = 0; rank < 2; rank++)
-		see(c, of_rank(rank, &barrier, 1));
-	for (int rank = 0; rank < 2; rank++)
 		process_at(c, 200 + rank, rank, true, "here");
+	for (int rank = 0; rank < 2; rank++)
+		see(c, of_rank(rank, &barrier, ns[0]));
 	for (int rank = 0; rank < 2; rank++) {
-		struct op_event ev = of_rank(rank, &allreduce, 10 * MS);
+		struct op_event ev = of_rank(rank, &allreduce, ns[1]);
 		ev.pid = 200 + rank;
 		see(c, ev);
 	}
 	assert_int_equal(collectives_match(c), 0);
 	assert_string_equal(c->why, "");
 	assert_true(c->starts == 2 && c->nranks == 2 && c->worlds[0].n == 1);
-	assert_true(c->ranks[0] == 2 && c->ranks[1] == 3);
+	assert_true(c->ranks[0] == (early ? 0 : 2) && c->ranks[1] == (early ? 1 : 3));
+	collectives_free(c);
+}
+
+static void the_last_start_is_compared(void **state)
+{
+	(void)state;
+	check_last_start(false);
+	check_last_start(true);
+}
+
+/* Its process was gone when the call was decoded. */
+static void what_is_not_known_does_not_differ(void **state)
+{
+	struct collectives *c = two_ranks(true, "here");
+	(void)state;
+	see(c, of_rank(0, &allreduce, MS));
+	struct op_event ev = of_rank(1, &allreduce, MS);
+	args[2] = (struct value){.kind = VALUE_NOT_DECODED, .str = "gone"};
+	see(c, ev);
+	assert_int_equal(collectives_match(c), 0);
+	assert_true(c->nworlds == 1 && c->worlds[0].n == 1 && !c->differ[0]);
 	collectives_free(c);
 }
 
@@ -694,6 +716,7 @@ int main(void)
 	    cmocka_unit_test(a_group_that_is_not_compared),
 	    cmocka_unit_test(calls_that_differ),
 	    cmocka_unit_test(the_last_start_is_compared),
+	    cmocka_unit_test(what_is_not_known_does_not_differ),
 	    cmocka_unit_test(a_rank_that_is_late),
 	    cmocka_unit_test(the_usual_is_compared),
 	    cmocka_unit_test(a_rank_that_is_late_sometimes),
