@@ -342,6 +342,7 @@ struct skew_rank {
 	uint64_t usual_ns; /* by how much after the last but one, all usual calls together */
 	uint64_t waited;   /* how often of the calls that were waited for, and by how much */
 	struct histogram leads_ns;
+	double weight;		  /* of these, each with its place by length, 1 the shortest */
 	uint64_t ops_ns, gaps_ns; /* before usual calls */
 	uint64_t elsewhere_ns;	  /* and in collectives of other groups */
 	bool in_data;		  /* its last op was in a DataLoader */
@@ -360,7 +361,8 @@ struct skew_group {
 	size_t n, room, entries_room;
 	size_t waited; /* usual calls for which the last rank kept the others waiting: */
 	uint64_t waited_least_ns;
-	size_t usual, unusual; /* see SKEW_USUAL; usual without the first call */
+	double weight, weight_squares; /* of the weights of all these */
+	size_t usual, unusual;	       /* see SKEW_USUAL; usual without the first call */
 	uint64_t usual_most_ns;
 	uint64_t span_ns; /* skew_span without the leads of the unusual */
 	struct skew_rank *ranks;

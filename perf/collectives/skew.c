@@ -102,7 +102,34 @@ static void find_usual(struct skew_group *s, const uint64_t *leads)
 		s->waited_least_ns = least_lead(s);
 }
 
-static int count_call(struct skew_group *s, size_t i)
+/* How many of `leads`, sorted, the longest first, are that long. */
+static size_t at_least(const uint64_t *leads, size_t n, uint64_t ns)
+{
+	size_t low = 0;
+	for (size_t high = n; low < high;) {
+		const size_t middle = low + (high - low) / 2;
+		if (leads[middle] >= ns)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static int count_waited_call(struct skew_group *s, struct skew_rank *last, const uint64_t *leads,
+			     uint64_t ns)
+{
+	const double weight =
+	    (double)(at_least(leads, s->n, s->waited_least_ns) - at_least(leads, s->n, ns + 1));
+	s->waited++;
+	s->weight += weight;
+	s->weight_squares += weight * weight;
+	last->waited++;
+	last->weight += weight;
+	return histogram_add(&last->leads_ns, ns);
+}
+
+static int count_call(struct skew_group *s, size_t i, const uint64_t *leads)
 {
 	const uint64_t ns = lead_of(s, i);
 	struct skew_rank *last = &s->ranks[s->entries[i].last];
@@ -112,11 +139,7 @@ static int count_call(struct skew_group *s, size_t i)
 	}
 	s->usual += i > 0;
 	last->usual_ns += ns;
-	if (ns < s->waited_least_ns)
-		return 0;
-	s->waited++;
-	last->waited++;
-	return histogram_add(&last->leads_ns, ns);
+	return ns < s->waited_least_ns ? 0 : count_waited_call(s, last, leads, ns);
 }
 
 static int count_waited(struct skew_group *s)
@@ -129,9 +152,9 @@ static int count_waited(struct skew_group *s)
 		qsort(leads, s->n, sizeof(*leads), compare_leads);
 		find_usual(s, leads);
 	}
-	free(leads);
 	for (size_t i = 0; i < s->n && !r; i++)
-		r = count_call(s, i);
+		r = count_call(s, i, leads);
+	free(leads);
 	return r;
 }
 

@@ -145,13 +145,11 @@ static void print_not_named(const struct skew_group *s, const struct skew_verdic
 		      f);
 		return;
 	}
-	fprintf(
-	    f,
-	    "a rank is named that, of %d such or more, comes last in more than half, more often "
-	    "than by chance (%d standard deviations), and is waited for %d %% of the time, or %d "
-	    "%% if "
-	    "no line explains it\n",
-	    SKEW_CALLS_MIN, SKEW_DEVIATIONS, SKEW_PERCENT_MIN, SKEW_PERCENT_SPREAD);
+	fprintf(f,
+		"a rank is named that, of %d such or more, comes last in more than half, by number "
+		"or weighed by length, more often than by chance (%d standard deviations), and is "
+		"waited for %d %% of the time, or %d %% if no line explains it\n",
+		SKEW_CALLS_MIN, SKEW_DEVIATIONS, SKEW_PERCENT_MIN, SKEW_PERCENT_SPREAD);
 }
 
 static void add_rank(struct table *t, const struct skew_group *s, size_t rank,

@@ -83,24 +83,35 @@ static bool is_own_time(const struct skew_group *s, const struct skew_verdict *v
 	       (v->percent >= SKEW_PERCENT_SPREAD && own > others && own - others >= late / 4 * 3);
 }
 
+/* Whether `last` of `all`, a sum of weights whose squares sum up to `squares`, is more than half
+ * and more than chance by SKEW_DEVIATIONS standard deviations, were each equally likely to be of
+ * any rank, each of which has this part. */
+static bool is_beyond_chance(double last, double all, double squares, double part)
+{
+	return last > all / 2 &&
+	       last >= all * part + SKEW_DEVIATIONS * sqrt(squares * part * (1 - part));
+}
+
 /* A rank is named if it comes last in more than half of the calls that were waited for and more
- * often than chance by four standard deviations (of a binomial distribution, were all ranks alike),
- * if it is longer in what is its own or without a processor, and if the others wait for it for a
- * part of the time that matters, and for longer than what is not known of the hosts' clocks. */
+ * often than chance, by number or with each weighed by its place by length (as Wilcoxon's signed
+ * ranks; F. Wilcoxon, Biometrics Bulletin 1, 1945), as what makes it late may be longer than what
+ * makes any rank late, if it is longer in what is its own or without a processor, and if the others
+ * wait for it for a part of the time that matters, and for longer than what is not known of the
+ * hosts' clocks. */
 struct skew_verdict skew_verdict(const struct skew_group *s)
 {
 	struct skew_verdict v = {0};
-	double n = (double)s->waited, part = 1.0 / (double)s->world->nranks;
+	const double n = (double)s->waited, part = 1.0 / (double)s->world->nranks;
 	for (size_t i = 1; i < s->world->nranks; i++)
 		v.rank = s->ranks[i].usual_ns > s->ranks[v.rank].usual_ns ? i : v.rank;
 	const struct skew_rank *r = &s->ranks[v.rank];
-	double waited = (double)r->waited,
-	       chance = n * part + SKEW_DEVIATIONS * sqrt(n * part * (1 - part));
 	if (s->n < 2 || s->world->nranks < 2)
 		return v;
 	v.percent = s->span_ns ? 100.0 * (double)r->usual_ns / (double)s->span_ns : 0;
 	v.median_ns = histogram_quantile(&r->leads_ns, 0.5);
-	v.is_late = s->waited >= SKEW_CALLS_MIN && waited > n / 2 && waited >= chance &&
+	v.is_late = s->waited >= SKEW_CALLS_MIN &&
+		    (is_beyond_chance((double)r->waited, n, n, part) ||
+		     is_beyond_chance(r->weight, s->weight, s->weight_squares, part)) &&
 		    v.percent >= SKEW_PERCENT_MIN && v.median_ns > doubt(s->c);
 	v.delayed = delayed(r);
 	v.more_delayed = more_delayed(s, v.rank);

@@ -414,6 +414,15 @@ static uint64_t late_sometimes(int step)
 	return step >= 0 ? (step % 4 ? 0 : 50 * MS) : MS / 10;
 }
 
+/* Rank 1 by more, in 60 of 100 calls, and rank 0 in the others. */
+static uint64_t late_for_longer(int step)
+{
+	const int i = step < 0 ? -1 - step : step;
+	if (i % 5 < 3)
+		return step < 0 ? 0 : 40 * MS;
+	return step < 0 ? 20 * MS : 0;
+}
+
 static uint64_t late_seldom(int step)
 {
 	return step >= 0 && step < 19 ? 90 * MS : 0;
@@ -431,6 +440,18 @@ static void a_rank_that_is_late_sometimes(void **state)
 	assert_true(v.median_ns > 48 * MS && v.median_ns < 52 * MS);
 	/* what it does before the first call is not counted */
 	assert_true(v.row && v.more_ns > 47 * MS && v.more_ns < 50 * MS);
+	skew_free(s);
+	collectives_free(c);
+}
+
+static void a_rank_that_is_late_for_longer(void **state)
+{
+	(void)state;
+	struct collectives *c = two_ranks(true, "here");
+	struct skew *s = skewed(c, late_for_longer, true);
+	const struct skew_verdict v = skew_verdict(skew_first(s));
+	assert_true(skew_first(s)->waited == STEPS && skew_first(s)->ranks[1].waited == 60);
+	assert_true(v.is_named && v.rank == 1);
 	skew_free(s);
 	collectives_free(c);
 }
@@ -723,6 +744,7 @@ int main(void)
 	    cmocka_unit_test(a_rank_without_processor),
 	    cmocka_unit_test(clocks_that_are_hardly_known),
 	    cmocka_unit_test(no_rank_is_named),
+	    cmocka_unit_test(a_rank_that_is_late_for_longer),
 	    cmocka_unit_test(calls_are_waited_for),
 	    cmocka_unit_test(nobody_waits_meanwhile),
 	    cmocka_unit_test(several_are_under_way),
