@@ -371,6 +371,8 @@ static void add_output(struct option_list *to, struct replay *r)
 static void add_caution(struct option_list *to, struct replay *r)
 {
 	const struct option_def some[] = {
+	    {0, "import", OPTION_STRING, &r->caution.import, "LIST",
+	     "first import these modules, which register operators: torchvision,torchao", NULL},
 	    {0, "trust", OPTION_FLAG, &r->caution.trust, NULL,
 	     "load files that hold more than numbers: they can run any code", NULL},
 	    {0, "sandbox", OPTION_FLAG, &r->caution.sandboxed, NULL,

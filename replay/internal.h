@@ -61,6 +61,7 @@ struct caution {
 	bool trust;	    /* --trust: also what holds more than numbers */
 	bool sandboxed;	    /* --sandbox */
 	uint64_t max_bytes; /* --max-bytes: of memory that one file may ask for, or its own size */
+	const char *import; /* --import: modules, separated by commas, that register operators */
 	struct sandbox sandbox;
 };
 

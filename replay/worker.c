@@ -142,6 +142,7 @@ json_t *request_with(json_t *request, const struct caution *c)
 {
 	json_object_set_new(request, "trust", json_boolean(c->trust));
 	json_object_set_new(request, "max_bytes", json_integer((json_int_t)c->max_bytes));
+	json_object_set_new(request, "import", json_string(c->import ? c->import : ""));
 	return request;
 }
 

@@ -6,7 +6,7 @@ import types
 import torch
 import torch.overrides
 
-from ditrace_runner.errors import Refused, Skipped
+from ditrace_runner.errors import Refused, Skipped, first_line
 
 FACTORIES = set("""zeros ones full arange range eye linspace logspace tensor as_tensor scalar_tensor empty
     empty_strided rand randn randint randperm normal bartlett_window blackman_window hamming_window hann_window
@@ -127,12 +127,22 @@ def check_op(name):
         raise Skipped("it tells of something, and computes nothing")
 
 
+def import_all(modules):
+    """Of packages that register operators."""
+    for name in filter(None, modules.split(",")):
+        try:
+            importlib.import_module(name)
+        except Exception as e:  # a module may raise anything
+            raise Refused(f"--import {name}: {first_line(e)}") from None
+
+
 def operator(namespace, rest):
     if not namespace.isidentifier():
         raise Refused(f"{namespace!r} is no namespace of operators")
     packet = getattr(getattr(torch.ops, namespace), rest[0], None)
     if not isinstance(packet, torch._ops.OpOverloadPacket):
-        raise Refused(f"this PyTorch {torch.__version__} has no operator {namespace}::{rest[0]}")
+        hint = "" if namespace == "aten" else "; the package that registers it is imported by --import"
+        raise Refused(f"this PyTorch {torch.__version__} has no operator {namespace}::{rest[0]}{hint}")
     if len(rest) == 1:
         return packet
     found = getattr(packet, rest[1], None)

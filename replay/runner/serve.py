@@ -9,7 +9,7 @@ from ditrace_runner.collective import collective
 from ditrace_runner.describe import describe_call
 from ditrace_runner.device import settled, why_missing
 from ditrace_runner.errors import Damaged, Refused, Skipped, first_line
-from ditrace_runner.functions import DUALS, MARKS, Functions, namespace_of
+from ditrace_runner.functions import DUALS, MARKS, Functions, import_all, namespace_of
 from ditrace_runner.judge import Judge
 from ditrace_runner.pair import pair
 from ditrace_runner.talk import Talk
@@ -37,6 +37,7 @@ def is_on_cpu(request):
 
 
 def serve(request, functions, talk, limit):
+    import_all(request["import"])
     if request["cmd"] == "pair":
         return dict(name=pair(request, talk))
     if request["cmd"] == "collective":

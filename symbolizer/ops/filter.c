@@ -225,13 +225,23 @@ static bool matches_mark(const struct filter_item *i)
 	return false;
 }
 
+/* The namespace with which an item begins; an expression may begin with a literal one. */
+static struct parts namespace_of(const struct filter_item *i)
+{
+	struct parts want = parts_of(i->text + (i->is_regex && i->text[0] == '^'));
+	for (size_t k = 0; k < want.ns_len && i->is_regex; k++)
+		if (!isalnum((unsigned char)want.ns[k]) && want.ns[k] != '_')
+			return (struct parts){0};
+	return want;
+}
+
 /* Whether the item may match an op that is not known yet. */
 static bool may_come(const struct filter_item *i, const struct op_desc *const *ops, size_t n)
 {
 	/* Kernels of inductor (torch/_inductor/codegen/cpp.py); collectives, which are not among
 	 * the symbols of a libtorch. */
 	static const char *const later[] = {"cpp_fused", "c10d::"};
-	struct parts want = parts_of(i->text);
+	struct parts want = namespace_of(i);
 	size_t len = strlen(i->text);
 
 	for (size_t k = 0; k < sizeof(later) / sizeof(later[0]); k++)
@@ -239,9 +249,7 @@ static bool may_come(const struct filter_item *i, const struct op_desc *const *o
 			return true;
 	if (matches_mark(i))
 		return true;
-	if (i->is_regex)
-		return false;
-	if (len > 8 && !strcmp(i->text + len - 8, "Backward"))
+	if (!i->is_regex && len > 8 && !strcmp(i->text + len - 8, "Backward"))
 		return true;
 	for (size_t k = 0; want.ns && k < n; k++) {
 		struct parts have = parts_of(ops[k]->name);

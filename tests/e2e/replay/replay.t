@@ -41,6 +41,20 @@ tolerances() {
 		replay --dtype bfloat16 --ops gelu "$1" >"$T/env" 2>&1
 	is "that of an op before that of a dtype" $? 0
 }
+
+# packaged: operators that PyTorch has not, from their program
+packaged() {
+	ok "a program's own operators are captured, by an expression" trace --capture="$T/own" --ops 'ditrace_test::.*' -- "$PY" -c 'import customops
+customops.section()'
+	replay "$T/own" >"$T/none" 2>&1
+	is "they are not run without their package: status 2" $? 2
+	like "and how to is told" "$T/none" 'no operator ditrace_test::none; .* --import'
+	WARMED=$PY PYTHONPATH=$W replay --import customops --format csv "$T/own" >"$T/csv" 2>"$T/err"
+	is "with it all are right" "$? $(cut -d, -f5 "$T/csv" | sort | uniq -c | xargs)" "0 1 not compared 21 right 1 verdict"
+	PYTHONPATH=$W replay --import nowhere "$T/own" >"$T/none" 2>&1
+	like "a package that is not there is told" "$T/none" '--import nowhere: ModuleNotFoundError'
+}
+
 replays() {
 	local f=$T/both/functions python=$WARMED
 	! of_first_torch || python=$PY
@@ -80,6 +94,7 @@ replays() {
 	replay --dtype bfloat16 --ops gelu,linear,layer_norm "$f" >"$T/half" 2>&1
 	is "in bfloat16 it is right as well" $? 0
 	of_first_torch && tolerances "$f" || skip "tolerances were of another torch: make test-long"
+	if of_other_torch; then packaged; else skip "operators of packages: with the other torch, or make test-long" 5; fi
 }
 
 each_torch warm replays

@@ -115,6 +115,9 @@ static void test_check(void **state)
 	assert_int_equal(check("add,linear,AddBackward0,torch.add", &e), 0);
 	assert_int_equal(check("otherlib::op,NotYetBackward,cpp_fused_gelu_0,^cpp_fused_.*sum", &e),
 			 0);
+	assert_int_equal(check("otherlib::.*,^another_lib::(a|b)", &e), 0);
+	assert_int_equal(check("mylib::su.*", &e), -ENOENT);
+	assert_int_equal(check("other.*::op", &e), -ENOENT);
 	assert_int_equal(check("linear,addm", &e), -ENOENT);
 	assert_non_null(strstr(e.what, "\"addm\""));
 	assert_string_equal(e.hint, "near it: add, add_, addmm");
