@@ -33,14 +33,20 @@ static void usage_close(struct rank_files *f)
 	throttle_free(&f->throttle);
 }
 
+static void usage_drop(struct rank_usage *u, size_t i)
+{
+	usage_close(&u->ranks[i]);
+	u->ranks[i] = u->ranks[--u->n];
+}
+
 void rank_usage_add(struct rank_usage *u, const struct trace_process *p)
 {
 	char name[64];
+	for (size_t i = u->n; i-- > 0;)
+		if (u->ranks[i].last.pid == p->pid)
+			usage_drop(u, i);
 	if (p->rank.rank < 0 || p->worker)
 		return;
-	for (size_t i = 0; i < u->n; i++)
-		if (u->ranks[i].last.pid == p->pid)
-			return;
 	if (array_grow(&u->ranks, &u->room, u->n + 1, sizeof(*u->ranks)))
 		return;
 	struct rank_files *f = &u->ranks[u->n++];
@@ -81,6 +87,12 @@ static bool read_usage(struct rank_files *f)
 	return !is_due || read_faults(f, out);
 }
 
+/* Of what calls no op, as a launcher, there shall be no file. */
+static int usage_put(const struct rank_files *f, struct trace_writer *w)
+{
+	return trace_writer_has_file(w, f->last.pid) ? trace_write_usage(w, &f->last) : 0;
+}
+
 int rank_usage_write(struct rank_usage *u, struct trace_writer *w, uint64_t now_ns)
 {
 	if (now_ns - u->written_ns < EVERY_NS)
@@ -89,15 +101,13 @@ int rank_usage_write(struct rank_usage *u, struct trace_writer *w, uint64_t now_
 	for (size_t i = 0; i < u->n;) {
 		struct rank_files *f = &u->ranks[i];
 		f->last.ns = now_ns;
-		int r = read_usage(f) ? trace_write_usage(w, &f->last) : 1;
+		int r = read_usage(f) ? usage_put(f, w) : 1;
 		if (r < 0)
 			return r;
-		if (r) {
-			usage_close(f);
-			*f = u->ranks[--u->n];
-		} else {
+		if (r)
+			usage_drop(u, i);
+		else
 			i++;
-		}
 	}
 	return 0;
 }
