@@ -50,7 +50,7 @@ static void row_text(char *out, size_t size, const struct skew_row *r,
 {
 	char where[WHERE_TEXT_MAX];
 	snprintf(out, size, "%s%s %s", r->kind == SKEW_GAP ? "no op, up to " : "",
-		 r->kind == SKEW_DATA ? "data at" : r->op->name,
+		 r->kind == SKEW_DATA ? "data at" : op_text(r->op->name),
 		 where_text(where, sizeof(where), r->where, NULL, PHASE_FORWARD, files));
 }
 
