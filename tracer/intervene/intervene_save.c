@@ -124,12 +124,12 @@ static void tell_refused(struct intervene_save *s, const char *op, const struct 
 
 static void tell_saved(const struct capture_saved *saved, const char *part)
 {
-	char folder[sizeof(saved->path)];
-	snprintf(folder, sizeof(folder), "%s", saved->path);
-	size_t len = strlen(folder), tail = strlen(part) + sizeof("/.pth") - 1;
-	folder[len > tail ? len - tail : len] = '\0';
-	fputs("ditrace: saved ", stderr);
-	text_print_safe(stderr, folder);
+	char line[sizeof(saved->path) + sizeof("saved ")];
+	snprintf(line, sizeof(line), "saved %s", saved->path);
+	size_t len = strlen(line), tail = strlen(part) + sizeof("/.pth") - 1;
+	line[len > tail ? len - tail : len] = '\0';
+	fputs("ditrace: ", stderr);
+	text_print_words(stderr, line, 9, 4, (size_t)terminal_of(stderr).width);
 	fputc('\n', stderr);
 	fflush(stderr);
 }
