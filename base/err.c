@@ -97,14 +97,15 @@ static void print_quote(const struct err *e)
 
 void err_print(const struct err *e)
 {
+	const size_t width = (size_t)terminal_of(stderr).width;
 	fputs("ditrace: ", stderr);
-	text_print_safe(stderr, e->what);
+	text_print_words(stderr, e->what, 9, 4, width);
 	fputc('\n', stderr);
 	if (e->quote[0])
 		print_quote(e);
 	if (!e->hint[0])
 		return;
 	fputs("  hint: ", stderr);
-	text_print_safe(stderr, e->hint);
+	text_print_words(stderr, e->hint, 8, 8, width);
 	fputc('\n', stderr);
 }

@@ -31,7 +31,7 @@ int err_hint(struct err *e, const char *fmt, ...) __attribute__((format(printf, 
 int err_quote(struct err *e, const char *text, size_t at, size_t len);
 
 /* Print "ditrace: WHAT\n    QUOTE\n       ^~~~\n  hint: HINT\n" on stderr with control characters
- * escaped. Commands only. */
+ * escaped and, on a terminal, lines broken between words. Commands only. */
 void err_print(const struct err *e);
 
 #endif

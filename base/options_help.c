@@ -2,32 +2,14 @@
 
 #include <string.h>
 
-enum { HELP_WIDTH = 79, HELP_COLUMN = 28 };
+#include "base/text.h"
 
-/* The length of a word; one in '' may have blanks. */
-static size_t help_word(const char *text)
-{
-	const char *end = text[0] == '\'' ? strchr(text + 1, '\'') : NULL;
-	return end ? (size_t)(end - text) + strcspn(end, " ") : strcspn(text, " ");
-}
+enum { HELP_WIDTH = 79, HELP_COLUMN = 28 };
 
 /* Print words from column `at`; lines that follow begin at `indent`. */
 static void help_words(FILE *f, const char *text, size_t at, size_t indent)
 {
-	bool begins = true;
-	while (*text) {
-		size_t blanks = strspn(text, " "), n = help_word(text + blanks);
-		if (!begins && at + blanks + n > HELP_WIDTH) {
-			fprintf(f, "\n%*s", (int)indent, "");
-			at = indent;
-			blanks = 0;
-			text += strspn(text, " ");
-		}
-		fprintf(f, "%.*s", (int)(blanks + n), text);
-		text += blanks + n;
-		at += blanks + n;
-		begins = false;
-	}
+	text_print_words(f, text, at, indent, HELP_WIDTH);
 	putc('\n', f);
 }
 

@@ -86,14 +86,14 @@ size_t text_safe(char *out, size_t size, const char *s)
 	return len;
 }
 
-void text_print_safe(FILE *f, const char *s)
+static void print_safe(FILE *f, const char *s, size_t len)
 {
 	char part[64];
 	char safe[4 * sizeof(part) + 1];
-	while (*s) {
-		size_t n = strnlen(s, sizeof(part) - 1);
+	while (len) {
+		size_t n = len < sizeof(part) - 1 ? len : sizeof(part) - 1;
 		/* Do not split a character: back up to its first byte. */
-		if (s[n]) {
+		if (n < len) {
 			size_t back = n;
 			while (back > 1 && ((unsigned char)s[back] & 0xc0) == 0x80)
 				back--;
@@ -105,7 +105,13 @@ void text_print_safe(FILE *f, const char *s)
 		text_safe(safe, sizeof(safe), part);
 		fputs(safe, f);
 		s += n;
+		len -= n;
 	}
+}
+
+void text_print_safe(FILE *f, const char *s)
+{
+	print_safe(f, s, strlen(s));
 }
 
 /* The columns of the character at `p`, and its bytes. */
@@ -121,12 +127,43 @@ static size_t char_width(const char *p, size_t *bytes)
 	return (size_t)(w >= 0 ? w : cp >= 0xa0);
 }
 
-size_t text_width(const char *s)
+static size_t width_of(const char *s, size_t len)
 {
 	size_t width = 0, n;
-	for (; *s; s += n)
+	for (const char *end = s + len; s < end; s += n)
 		width += char_width(s, &n);
 	return width;
+}
+
+size_t text_width(const char *s)
+{
+	return width_of(s, strlen(s));
+}
+
+/* The length of a word; one in '' may have blanks. */
+static size_t word_length(const char *text)
+{
+	const char *end = text[0] == '\'' ? strchr(text + 1, '\'') : NULL;
+	return end ? (size_t)(end - text) + strcspn(end, " ") : strcspn(text, " ");
+}
+
+void text_print_words(FILE *f, const char *text, size_t at, size_t indent, size_t width)
+{
+	bool begins = true;
+	while (*text) {
+		size_t blanks = strspn(text, " "), n = word_length(text + blanks),
+		       columns = width_of(text + blanks, n);
+		if (!begins && width && at + blanks + columns > width) {
+			fprintf(f, "\n%*s", (int)indent, "");
+			at = indent;
+			text += blanks;
+			blanks = 0;
+		}
+		print_safe(f, text, blanks + n);
+		text += blanks + n;
+		at += blanks + columns;
+		begins = false;
+	}
 }
 
 void text_print_cut(FILE *f, const char *s, size_t width)

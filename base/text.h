@@ -35,6 +35,10 @@ const char *text_base_name(const char *path);
  */
 size_t text_width(const char *s);
 
+/* Print `text` like text_print_safe, from column `at`, with line breaks between words where it
+ * would have more than `width` columns (0: no limit). Lines that follow begin at `indent`. */
+void text_print_words(FILE *f, const char *text, size_t at, size_t indent, size_t width);
+
 /* Print `s`, or, where it has more than `width` columns, its beginning and "…" in that many. */
 void text_print_cut(FILE *f, const char *s, size_t width);
 

@@ -195,11 +195,12 @@ static const char *color_of(enum check_status s)
 }
 
 /* Print the fix on the same line if there is room, otherwise on the next. */
-static void print_check(const struct check *x, size_t column, size_t width, bool colored)
+static void print_check(const struct check *x, size_t column, size_t width, struct terminal t)
 {
-	const char *color = colored ? color_of(x->status) : "";
+	const char *color = t.color ? color_of(x->status) : "";
+	const size_t limit = width == (size_t)t.width ? width : 0;
 	printf("%s%-4s%s  ", color, words[x->status], *color ? "\033[0m" : "");
-	text_print_safe(stdout, x->text);
+	text_print_words(stdout, x->text, 6, 6, limit);
 	size_t used = 6 + text_width(x->text), fix = text_width(x->fix) + 7;
 	if (*x->fix) {
 		if (used < column && column + fix <= width)
@@ -209,7 +210,7 @@ static void print_check(const struct check *x, size_t column, size_t width, bool
 		else
 			printf("\n      ");
 		printf("fix: ");
-		text_print_safe(stdout, x->fix);
+		text_print_words(stdout, x->fix, 11, 11, used + fix <= width ? 0 : limit);
 	}
 	putchar('\n');
 }
@@ -224,7 +225,7 @@ static void print_text(const struct checks *c, const struct engines *g)
 		column = w > column && w < width / 2 ? w : column;
 	}
 	for (size_t i = 0; i < c->n; i++)
-		print_check(&c->list[i], column, width, t.color);
+		print_check(&c->list[i], column, width, t);
 	printf("engines: bpf %s, shim %s, ptrace %s", g->bpf ? "yes" : "no", g->shim ? "yes" : "no",
 	       g->ptrace ? "yes" : "no");
 	printf(taken(g) ? "; --engine auto takes %s\n" : "\n", taken(g));

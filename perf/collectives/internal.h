@@ -337,6 +337,12 @@ struct skew_row {
 	uint64_t second_ns; /* the most of the others */
 };
 
+struct skew_usage {
+	struct trace_usage of; /* ns: how long that is */
+	bool is_wrong;	       /* counters went back */
+	bool is_throttled_unknown;
+};
+
 struct skew_rank {
 	uint64_t last;	   /* how often it came last */
 	uint64_t usual_ns; /* by how much after the last but one, all usual calls together */
@@ -347,9 +353,35 @@ struct skew_rank {
 	uint64_t elsewhere_ns;	  /* and in collectives of other groups */
 	bool in_data;		  /* its last op was in a DataLoader */
 	struct trace_usage usage; /* of its main thread, as last told; ns: 0: not yet */
-	struct trace_usage used;  /* all together, before usual calls; ns: how long that is */
+	struct skew_usage used;	  /* see skew_used */
 	uint64_t waits_ns;
 	struct histogram late_ns; /* after the first one */
+};
+
+/* Why a thread that can run has no processor. */
+enum skew_cause {
+	SKEW_UNKNOWN, /* one of these */
+	SKEW_OTHERS,  /* other threads run there */
+	SKEW_QUOTA,   /* its control group has used up its quota */
+	SKEW_BOTH,
+};
+
+struct skew_verdict {
+	size_t rank;		      /* that comes last most often, by place */
+	bool is_late;		      /* it is beyond chance, and matters */
+	bool has_no_processor;	      /* for longer than the others, by half of that */
+	bool is_named;		      /* for that, or for longer in what is its own */
+	double percent;		      /* of the time the others wait for it */
+	uint64_t median_ns;	      /* by which it comes last, where it is waited for */
+	const struct skew_row *row;   /* in which it spends most more than the others; NULL: none */
+	bool explains;		      /* at least half of what it is late */
+	uint64_t more_ns;	      /* for each time that it is waited for */
+	double delayed, more_delayed; /* part of the time for which its main thread has no processor
+					 though it could run, and by how much that is more than
+					 the others' in the mean */
+	enum skew_cause cause;	      /* of that */
+	double throttled; /* for how much of the time its control group had no processor time left,
+			     all processors together */
 };
 
 /* Of one group. */
@@ -371,21 +403,8 @@ struct skew_group {
 	size_t nrows, rows_room;
 	struct gaps gaps;
 	bool no_memory;
-};
-
-struct skew_verdict {
-	size_t rank;		      /* that comes last most often, by place */
-	bool is_late;		      /* it is beyond chance, and matters */
-	bool has_no_processor;	      /* for longer than the others, by half of that */
-	bool is_named;		      /* for that, or for longer in what is its own */
-	double percent;		      /* of the time the others wait for it */
-	uint64_t median_ns;	      /* by which it comes last, where it is waited for */
-	const struct skew_row *row;   /* in which it spends most more than the others; NULL: none */
-	bool explains;		      /* at least half of what it is late */
-	uint64_t more_ns;	      /* for each time that it is waited for */
-	double delayed, more_delayed; /* part of the time for which its main thread has no processor
-					 though it could run, and by how much that is more than
-					 the others' in the mean */
+	bool is_judged; /* `verdict` is of all that was seen */
+	struct skew_verdict verdict;
 };
 
 /* All groups. */
@@ -426,6 +445,13 @@ const struct skew_group *skew_first(const struct skew *s);
 
 /* skew_verdict.c */
 struct skew_verdict skew_verdict(const struct skew_group *s);
+
+/* The same, found once. */
+const struct skew_verdict *skew_judged(struct skew_group *s);
+
+/* What it used before usual calls, all together; ns: how long that is, 0: not known, as where the
+ * counters cannot be right. */
+const struct trace_usage *skew_used(const struct skew_rank *r);
 
 /* By how much more than any other rank that at `place` spends in the row, all calls together; 0:
  * not more.

@@ -372,6 +372,7 @@ static bool is_own_collective(const struct skew_group *s, size_t place, const st
 int skew_group_see(struct skew_group *s, size_t place, const struct op_event *ev)
 {
 	int r = see_gap(s, place, ev);
+	s->is_judged = false;
 	if (ev->tid == ev->pid)
 		s->ranks[place].in_data = breakdown_asks_for_data(ev->stack) != NULL;
 	bool is_collective = !strncmp(ev->op->name, "c10d::", 6);
@@ -383,17 +384,51 @@ int skew_group_see(struct skew_group *s, size_t place, const struct op_event *ev
 	return add_time(s, place, ev, SKEW_OP, ns);
 }
 
+/* Adds how far a counter went; false if it went back. */
+static bool counter_add(uint64_t *sum, uint64_t from, uint64_t to)
+{
+	return to >= from && !__builtin_add_overflow(*sum, to - from, sum);
+}
+
+/* The time ends at a count that cannot be. */
+static void usage_add(struct skew_usage *sum, const struct trace_usage *from,
+		      const struct trace_usage *to)
+{
+	struct trace_usage *s = &sum->of;
+	sum->is_wrong |= !counter_add(&s->ns, from->ns, to->ns) ||
+			 !counter_add(&s->run_ns, from->run_ns, to->run_ns) ||
+			 !counter_add(&s->wait_ns, from->wait_ns, to->wait_ns) ||
+			 !counter_add(&s->minor_faults, from->minor_faults, to->minor_faults) ||
+			 !counter_add(&s->major_faults, from->major_faults, to->major_faults);
+	sum->is_throttled_unknown |=
+	    !from->is_throttled_known || !to->is_throttled_known ||
+	    !counter_add(&s->throttled_ns, from->throttled_ns, to->throttled_ns);
+	s->throttled_is_least |= from->throttled_is_least | to->throttled_is_least;
+}
+
+/* A wait counts when it is over, so that there may be some of before. */
+const struct trace_usage *skew_used(const struct skew_rank *r)
+{
+	static const struct trace_usage none;
+	const uint64_t FAULT_NS = 10, BEFORE_NS = 1000000000;
+	const struct trace_usage *u = &r->used.of;
+	uint64_t busy, faults;
+	return r->used.is_wrong || __builtin_add_overflow(u->run_ns, u->wait_ns, &busy) ||
+		       (busy > u->ns && busy - u->ns > BEFORE_NS) ||
+		       __builtin_add_overflow(u->minor_faults, u->major_faults, &faults) ||
+		       faults > u->ns / FAULT_NS
+		   ? &none
+		   : u;
+}
+
 void skew_group_see_usage(struct skew_group *s, size_t place, const struct trace_usage *u)
 {
 	struct skew_rank *r = &s->ranks[place];
 	const struct trace_usage last = r->usage;
 	r->usage = *u;
-	if (!last.ns || last.ns < s->entries[0].first_ns || !is_usual_time(s, u->ns) ||
-	    u->ns < last.ns)
+	s->is_judged = false;
+	if (!last.ns || last.pid != u->pid || last.ns < s->entries[0].first_ns ||
+	    !is_usual_time(s, u->ns) || u->ns < last.ns)
 		return;
-	r->used.ns += u->ns - last.ns;
-	r->used.run_ns += u->run_ns - last.run_ns;
-	r->used.wait_ns += u->wait_ns - last.wait_ns;
-	r->used.minor_faults += u->minor_faults - last.minor_faults;
-	r->used.major_faults += u->major_faults - last.major_faults;
+	usage_add(&r->used, &last, u);
 }

@@ -107,9 +107,11 @@ const struct skew_group *skew_held_in(const struct skew *all, const struct skew_
 				      size_t rank)
 {
 	for (size_t i = all->first[rank]; i < all->first[rank + 1]; i++) {
-		const struct skew_group *g = all->places[i].group;
-		const struct skew_verdict v = skew_verdict(g);
-		if (g != of && v.is_named && v.rank != all->places[i].place)
+		struct skew_group *g = all->places[i].group;
+		if (g == of)
+			continue;
+		const struct skew_verdict *v = skew_judged(g);
+		if (v->is_named && v->rank != all->places[i].place)
 			return g;
 	}
 	return NULL;
@@ -124,20 +126,20 @@ static uint64_t lost_ns(const struct skew_group *s, const struct skew_verdict *v
 /* A group, what it says, and whether the rank that it names waits itself in another one. */
 struct said {
 	const struct skew_group *group;
-	struct skew_verdict v;
+	const struct skew_verdict *v;
 	bool is_held;
 };
 
-static struct said what_says(const struct skew *all, const struct skew_group *g)
+static struct said what_says(const struct skew *all, struct skew_group *g)
 {
-	struct said s = {.group = g, .v = skew_verdict(g)};
-	s.is_held = s.v.is_named && skew_held_in(all, g, g->world->ranks[s.v.rank]);
+	struct said s = {.group = g, .v = skew_judged(g)};
+	s.is_held = s.v->is_named && skew_held_in(all, g, g->world->ranks[s.v->rank]);
 	return s;
 }
 
 static bool says_more(const struct said *a, const struct said *b)
 {
-	const struct skew_verdict *v = &a->v, *w = &b->v;
+	const struct skew_verdict *v = a->v, *w = b->v;
 	if (v->is_named != w->is_named)
 		return v->is_named;
 	if (a->is_held != b->is_held)

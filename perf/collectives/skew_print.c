@@ -38,10 +38,10 @@ static void print_unusual(const struct skew_group *s, FILE *f)
 {
 	char n[48];
 	if (s->unusual)
-		fprintf(f,
-			"; the times before %s are left out, for which a rank was so late fewer "
-			"than %d times",
-			text_counted(n, sizeof(n), s->unusual, "collective"), SKEW_CALLS_MIN);
+		fprintf(
+		    f,
+		    "; the times before %s are left out, for which a rank was so late fewer than %d times",
+		    text_counted(n, sizeof(n), s->unusual, "collective"), SKEW_CALLS_MIN);
 }
 
 /* "aten::mm model.py:40 forward: ...", "no op, up to ...", "data at train.py:12 ...". */
@@ -50,7 +50,7 @@ static void row_text(char *out, size_t size, const struct skew_row *r,
 {
 	char where[WHERE_TEXT_MAX];
 	snprintf(out, size, "%s%s %s", r->kind == SKEW_GAP ? "no op, up to " : "",
-		 r->kind == SKEW_DATA ? "data at" : r->op->name,
+		 r->kind == SKEW_DATA ? "data at" : op_text(r->op->name),
 		 where_text(where, sizeof(where), r->where, NULL, PHASE_FORWARD, files));
 }
 
@@ -66,15 +66,15 @@ static void print_why_not(const struct collectives *c, FILE *f)
 	if (c->why[0])
 		print_why(c->why, f);
 	else if (!c->ngroups)
-		fprintf(f, "no collectives were recorded%s\n",
-			c->blind
-			    ? "; only the engine shim sees those of PyTorch: ditrace run --engine "
-			      "shim"
-			    : "");
+		fprintf(
+		    f, "no collectives were recorded%s\n",
+		    c->blind
+			? "; only the engine shim sees those of PyTorch: ditrace run --engine shim"
+			: "");
 	else
-		fputs("ranks are not compared: there are no two calls for which all ranks of a "
-		      "group wait\n",
-		      f);
+		fputs(
+		    "ranks are not compared: there are no two calls for which all ranks of a group wait\n",
+		    f);
 }
 
 /* In which line it is meanwhile. */
@@ -104,11 +104,24 @@ static void print_meanwhile(const struct skew_group *s, const struct skew_verdic
 static void print_no_processor(const struct skew_group *s, const struct skew_verdict *v, FILE *f)
 {
 	fprintf(f,
-		"its main thread waits for a processor %.0f %% of the time, %.0f %% more than %s: "
-		"other "
-		"threads run there\n",
+		"its main thread waits for a processor %.0f %% of the time, %.0f %% more than %s: ",
 		v->delayed * 100, v->more_delayed * 100,
 		s->world->nranks == 2 ? "the other's" : "the others' in the mean");
+	switch (v->cause) {
+	case SKEW_OTHERS:
+		fputs("other threads run there\n", f);
+		return;
+	case SKEW_UNKNOWN:
+		fputs("other threads run there, or its control group has used up its CPU quota\n",
+		      f);
+		return;
+	case SKEW_QUOTA:
+	case SKEW_BOTH:
+		fprintf(f, "its control group has used up its CPU quota %.0f %% of the time%s%s\n",
+			v->throttled * 100, v->throttled > 1 ? ", all processors together" : "",
+			v->cause == SKEW_BOTH ? ", and other threads run there" : "");
+		return;
+	}
 }
 
 static void print_named(const struct skew_group *s, const struct skew_verdict *v, FILE *f,
@@ -118,8 +131,7 @@ static void print_named(const struct skew_group *s, const struct skew_verdict *v
 	put_group(s, f);
 	fprintf(
 	    f,
-	    "rank %zu comes last in %s of the %s collectives that were waited for (of %s), by %s "
-	    "in the median: the others wait for it %.0f %% of the time\n",
+	    "rank %zu comes last in %s of the %s collectives that were waited for (of %s), by %s in the median: the others wait for it %.0f %% of the time\n",
 	    rank_at(s, v->rank), text_count(n, sizeof(n), s->ranks[v->rank].waited),
 	    text_count(waited, sizeof(waited), s->waited), text_count(all, sizeof(all), s->n),
 	    text_ns(ns, sizeof(ns), v->median_ns), v->percent);
@@ -134,22 +146,19 @@ static void print_not_named(const struct skew_group *s, const struct skew_verdic
 	put_group(s, f);
 	fprintf(
 	    f,
-	    "no rank holds the others up: longest, %.1f %% of the time, they wait for rank %zu, "
-	    "last in %s of the %s collectives that were waited for (of %s)\n",
-	    v->percent, v->rank, text_count(n, sizeof(n), s->ranks[v->rank].waited),
+	    "no rank holds the others up: longest, %.1f %% of the time, they wait for rank %zu, last in %s of the %s collectives that were waited for (of %s)\n",
+	    v->percent, rank_at(s, v->rank), text_count(n, sizeof(n), s->ranks[v->rank].waited),
 	    text_count(waited, sizeof(waited), s->waited), text_count(all, sizeof(all), s->n));
 	if (v->is_late) {
-		fputs("it is no longer in operators and code of its own than the others: it goes "
-		      "on later "
-		      "after the collective before\n",
-		      f);
+		fputs(
+		    "its operators and its own code take no longer than the others': it only resumes later after the previous collective\n",
+		    f);
 		return;
 	}
-	fprintf(f,
-		"a rank is named that, of %d such or more, comes last in more than half, by number "
-		"or weighed by length, more often than by chance (%d standard deviations), and is "
-		"waited for %d %% of the time, or %d %% if no line explains it\n",
-		SKEW_CALLS_MIN, SKEW_DEVIATIONS, SKEW_PERCENT_MIN, SKEW_PERCENT_SPREAD);
+	fprintf(
+	    f,
+	    "a rank is named if it comes last in more than half of at least %d such collectives, by number or weighed by length, more often than by chance (%d standard deviations), and is waited for %d %% of the time, or %d %% if no line explains it\n",
+	    SKEW_CALLS_MIN, SKEW_DEVIATIONS, SKEW_PERCENT_MIN, SKEW_PERCENT_SPREAD);
 }
 
 static void add_rank(struct table *t, const struct skew_group *s, size_t rank,
@@ -200,13 +209,13 @@ static void print_others(const struct skew *all, const struct skew_group *first,
 	size_t more = 0;
 	for (size_t i = 0; i < all->ngroups; i++) {
 		const struct skew_group *g = all->groups[i], *held;
-		const struct skew_verdict v = skew_verdict(g);
-		if (g == first || !v.is_named || more++ >= MOST)
+		const struct skew_verdict *v = skew_judged(all->groups[i]);
+		if (g == first || !v->is_named || more++ >= MOST)
 			continue;
 		put_in_group(g, f);
 		fprintf(f, " rank %zu, by %s in the median: %.0f %% of the time",
-			rank_at(g, v.rank), text_ns(ns, sizeof(ns), v.median_ns), v.percent);
-		if ((held = skew_held_in(all, g, rank_at(g, v.rank)))) {
+			rank_at(g, v->rank), text_ns(ns, sizeof(ns), v->median_ns), v->percent);
+		if ((held = skew_held_in(all, g, rank_at(g, v->rank)))) {
 			fputs("; it waits itself ", f);
 			put_in_group(held, f);
 		}
@@ -234,10 +243,9 @@ static int print_group(const struct skew *all, const struct skew_group *s, FILE 
 	if (s->c->differ[0])
 		fprintf(f, "%s\n", s->c->differ);
 	collectives_print_compared(s->c, f);
-	fputs("times are of one collective, in the mean, but Late, after the first rank, is a "
-	      "median; "
-	      "In no op is without the waits for others",
-	      f);
+	fputs(
+	    "times are of one collective, in the mean, but Late, after the first rank, is a median; In no op is without the waits for others",
+	    f);
 	print_unusual(s, f);
 	fputs("\n\n", f);
 	int r = print_table(s, f, t, &files);
@@ -273,10 +281,14 @@ static void json_more(struct json_out *j, const struct skew_group *s, size_t ran
 
 static void json_usage(struct json_out *j, const struct skew_rank *r)
 {
-	json_number(j, "no_processor_ns", r->used.ns, (int64_t)r->used.wait_ns);
-	json_number(j, "minor_faults", r->used.ns, (int64_t)r->used.minor_faults);
-	json_number(j, "major_faults", r->used.ns, (int64_t)r->used.major_faults);
-	json_number(j, "used_of_ns", r->used.ns, (int64_t)r->used.ns);
+	const struct trace_usage *u = skew_used(r);
+	json_number(j, "no_processor_ns", u->ns, (int64_t)u->wait_ns);
+	json_number(j, "throttled_ns",
+		    u->ns && !r->used.is_throttled_unknown && !u->throttled_is_least,
+		    (int64_t)u->throttled_ns);
+	json_number(j, "minor_faults", u->ns, (int64_t)u->minor_faults);
+	json_number(j, "major_faults", u->ns, (int64_t)u->major_faults);
+	json_number(j, "used_of_ns", u->ns, (int64_t)u->ns);
 }
 
 static void json_ranks(struct json_out *j, const struct skew_group *s)

@@ -44,7 +44,28 @@ static uint64_t doubt(const struct collectives *c)
 
 static double delayed(const struct skew_rank *r)
 {
-	return r->used.ns ? (double)r->used.wait_ns / (double)r->used.ns : 0;
+	const struct trace_usage *u = skew_used(r);
+	return u->ns ? (double)u->wait_ns / (double)u->ns : 0;
+}
+
+/* The time of the quota is that of all processors on which the group has threads: the one thread
+ * waited no longer for that, but maybe less long. */
+static enum skew_cause cause_of(const struct skew_rank *r)
+{
+	const struct trace_usage *u = skew_used(r);
+	const bool is_much = u->throttled_ns >= u->wait_ns / 4;
+	if (r->used.is_throttled_unknown || (u->throttled_is_least && !is_much))
+		return SKEW_UNKNOWN;
+	if (!is_much)
+		return SKEW_OTHERS;
+	return u->throttled_is_least || u->throttled_ns >= u->wait_ns / 4 * 3 ? SKEW_QUOTA
+									      : SKEW_BOTH;
+}
+
+static double throttled(const struct skew_rank *r)
+{
+	const struct trace_usage *u = skew_used(r);
+	return u->ns ? (double)u->throttled_ns / (double)u->ns : 0;
 }
 
 static double more_delayed(const struct skew_group *s, size_t rank)
@@ -121,5 +142,15 @@ struct skew_verdict skew_verdict(const struct skew_group *s)
 	v.more_ns = r->waited ? more / r->waited : 0;
 	v.explains = v.row && more >= r->usual_ns / 2;
 	v.is_named = v.is_late && (v.has_no_processor || is_own_time(s, &v));
+	v.cause = cause_of(r);
+	v.throttled = throttled(r);
 	return v;
+}
+
+const struct skew_verdict *skew_judged(struct skew_group *s)
+{
+	if (!s->is_judged)
+		s->verdict = skew_verdict(s);
+	s->is_judged = true;
+	return &s->verdict;
 }

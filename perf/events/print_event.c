@@ -10,6 +10,11 @@
 #include "base/text.h"
 #include "symbolizer/event/names.h"
 
+const char *op_text(const char *op)
+{
+	return op_accumulates(op) ? "gradient accumulation" : op;
+}
+
 const char *where_unknown(const char *op, int phase)
 {
 	if (op && op_accumulates(op))
@@ -215,7 +220,7 @@ static void print_frame_line(FILE *f, const struct py_frame *at, bool whole)
 static void print_head(FILE *f, const struct op_event *ev, bool whole)
 {
 	char time[32];
-	text_print_safe(f, ev->op->name);
+	text_print_safe(f, op_text(ev->op->name));
 	if (ev->phase == PHASE_FORWARD)
 		fprintf(f, "    forward_id:%" PRIu64, ev->id);
 	else if (ev->forward_id)
@@ -303,7 +308,7 @@ static void print_op(FILE *f, const struct op_event *of, enum activity_launch la
 		return;
 	}
 	fputs(" by ", f);
-	text_print_safe(f, of->op->name);
+	text_print_safe(f, op_text(of->op->name));
 	if (of->phase != PHASE_FORWARD)
 		fprintf(f, " (%s)", op_phase_names[of->phase]);
 	if (of->id)

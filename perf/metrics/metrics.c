@@ -121,6 +121,12 @@ int metrics_process(struct metrics *m, const struct trace_process *told)
 {
 	uint32_t rank1 = (uint32_t)(told->rank.rank + 1);
 	struct metrics_process *old = find_process(m, told->pid, rank1);
+	if (old && !old->ended_ns && old->series->pid && !old->series->ops) {
+		old->rank1 = rank1;
+		old->series->rank = told->rank;
+		old->series->hidden = told->worker;
+		return 0;
+	}
 	if (old)
 		remove_process(m, (size_t)(old - m->processes));
 	struct metrics_series *s = add_series(m, told->pid, &told->rank);

@@ -284,7 +284,8 @@ double report_slowdown(uint64_t probe_ns, uint64_t cpu_ns);
  * it is not told. */
 const char *report_slowdown_text(char *out, size_t size, const struct trace_stats *s);
 
-/* The op's name without "aten::"; and as tables on a terminal of that width (0: none) show it. */
+/* The op as op_text, without "aten::"; and as tables on a terminal of that width (0: none) show it.
+ */
 const char *report_op_name(const char *op);
 const char *report_op_text(const char *op, int width);
 

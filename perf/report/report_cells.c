@@ -272,13 +272,13 @@ static const char *device_cell(char *out, size_t size, const struct column_row *
 
 const char *report_op_name(const char *op)
 {
-	return strncmp(op, "aten::", 6) ? op : op + 6;
+	return strncmp(op, "aten::", 6) ? op_text(op) : op + 6;
 }
 
 const char *report_op_text(const char *op, int width)
 {
 	enum { NARROW = 100 };
-	return width && width < NARROW ? report_op_name(op) : op;
+	return width && width < NARROW ? report_op_name(op) : op_text(op);
 }
 
 static const char *op_cell(char *out, size_t size, const struct column_row *w)

@@ -282,7 +282,7 @@ int trace_file_done(struct trace_file *w, const struct work_done *d)
 
 static int write_usage(struct trace_file *w, const struct trace_usage *u)
 {
-	uint8_t buf[6 * 10];
+	uint8_t buf[8 * 10];
 	struct out o = {.p = buf, .end = buf + sizeof(buf)};
 	out_s(&o, u->pid);
 	out_u(&o, u->ns);
@@ -290,6 +290,8 @@ static int write_usage(struct trace_file *w, const struct trace_usage *u)
 	out_u(&o, u->wait_ns);
 	out_u(&o, u->minor_faults);
 	out_u(&o, u->major_faults);
+	out_u(&o, u->is_throttled_known ? u->throttled_ns + 1 : 0);
+	out_u(&o, u->throttled_is_least);
 	return trace_file_record(w, TRACE_USAGE, buf, (size_t)(o.p - buf));
 }
 

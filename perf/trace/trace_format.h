@@ -91,7 +91,12 @@
  *     SAMPLES_LOST  u time, u number of samples lost
  *     DONE    a collective is done: s pid, u address of its Work, u time (CLOCK_MONOTONIC ns)
  *     USAGE   of a rank's main thread so far: s pid, u time (CLOCK_MONOTONIC ns), u ns on a
- * processor, u ns ready to run without one (proc_pid_schedstat(5)), u minor and u major page faults
+ *             processor, u ns ready to run without one, its quota used up or not
+ *             (proc_pid_schedstat(5)), u minor and u major page faults, of which a few records
+ *             have the same as they are read once a second; u ns + 1 for which its control group
+ *             was kept from processors as the quota was used up, all of its processors together
+ *             (0, or missing: not known), b whether groups above it may have been, too (missing:
+ *             0)
  *     STATS   u time in probes (ns, no less), u share of dispatched ops that were seen
  *             (1/1000; above 1000: not measured), u wall time (ns), u CPU time of the traced
  *             threads (ns; 0, or missing: not known), u number of events so far without arguments
@@ -294,6 +299,8 @@ enum { TRACE_SEEN_UNKNOWN = 1001 };
 struct trace_usage {
 	int32_t pid;
 	uint64_t ns, run_ns, wait_ns, minor_faults, major_faults;
+	uint64_t throttled_ns;
+	bool is_throttled_known, throttled_is_least;
 };
 
 struct trace_stats {

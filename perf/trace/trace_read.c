@@ -104,6 +104,10 @@ static int read_usage(struct in *in, struct trace_usage *u)
 	u->wait_ns = in_u(in);
 	u->minor_faults = in_u(in);
 	u->major_faults = in_u(in);
+	const uint64_t throttled1 = in_later_u(in);
+	u->is_throttled_known = throttled1;
+	u->throttled_ns = throttled1 ? throttled1 - 1 : 0;
+	u->throttled_is_least = in_later_u(in);
 	return 1;
 }
 

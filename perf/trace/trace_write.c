@@ -180,7 +180,8 @@ int trace_write_process(struct trace_writer *w, const struct trace_process *p)
 	struct trace_written *known = trace_writer_process(w, p->pid);
 	if (!known)
 		return -ENOMEM;
-	trace_target_free(&known->target);
+	if (known->file >= 0) /* else it may be told anew */
+		trace_target_free(&known->target);
 	known->process = *p;
 	known->file = w->is_folder ? TRACE_NOT_OPEN : 0;
 	if (w->is_folder)
@@ -193,6 +194,12 @@ int trace_write_process(struct trace_writer *w, const struct trace_process *p)
 		return 0;
 	w->one_file = true; /* it cannot be: go on with the file */
 	return trace_file_process(w->files[0], p);
+}
+
+bool trace_writer_has_file(struct trace_writer *w, int32_t pid)
+{
+	const struct trace_written *p = w->is_folder ? trace_writer_process(w, pid) : NULL;
+	return !w->is_folder || (p && p->file >= 0);
 }
 
 void trace_writer_one_file(struct trace_writer *w)

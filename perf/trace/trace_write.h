@@ -75,6 +75,9 @@ int trace_write_process(struct trace_writer *w, const struct trace_process *p);
 /* It stays one file, whatever is traced, unless it is a folder already. */
 void trace_writer_one_file(struct trace_writer *w);
 
+/* Whether there is a file for what is of this process: in a folder only after its first record. */
+bool trace_writer_has_file(struct trace_writer *w, int32_t pid);
+
 /* How many files the folder has; 0: it is one file. */
 size_t trace_writer_files(const struct trace_writer *w);
 

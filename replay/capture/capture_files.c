@@ -116,6 +116,15 @@ static void add_collective(json_t *o, const struct capture_collective *c)
 	json_object_set_new(o, "collective", of);
 }
 
+static void add_autocast(json_t *o, const struct capture_about *about)
+{
+	json_t *on = about->autocast ? json_object() : NULL;
+	for (size_t i = 0; i < about->nautocast; i++)
+		object_set(on, about->autocast[i].device, json_string(about->autocast[i].dtype));
+	if (on)
+		json_object_set_new(o, "autocast", on);
+}
+
 static void add_text(json_t *o, const char *key, const char *text)
 {
 	if (text && *text)
@@ -127,8 +136,9 @@ static void add_text(json_t *o, const char *key, const char *text)
  * {"args": [...], "kwargs": {...} if there are any, "op": name}. A tensor is an object with device,
  * dtype, numel, shape (a tuple as text), stride, requires_grad, layout and data_ptr, less those
  * that are unknown; a list is a list; anything else is its str(). ditrace adds "file", "line" and
- * "function" of the call, "node", "python", "python_changed", "of" (struct pth_content) and
- * "collective" (struct capture_collective). free() it; NULL without memory. */
+ * "function" of the call, "node", "python", "python_changed", "of" (struct pth_content),
+ * "collective" (struct capture_collective) and, where it is known, "autocast": {type of device:
+ * dtype} of the devices for which it was on. free() it; NULL without memory. */
 static char *capture_json(const struct pth_content *c, const struct capture_about *about)
 {
 	bool addresses = !about->no_addresses;
@@ -156,6 +166,7 @@ static char *capture_json(const struct pth_content *c, const struct capture_abou
 	json_object_set_new(o, "op", json_string(c->name));
 	add_place(o, about->where);
 	add_text(o, "node", about->node);
+	add_autocast(o, about);
 	add_collective(o, about->collective);
 	add_text(o, "python", about->python);
 	add_text(o, "python_changed", about->changed);

@@ -189,8 +189,15 @@ struct capture_collective {
 	uint64_t number;    /* in the group, from 1, the same on all ranks; 0: not known */
 };
 
+/* To which dtype autocast casts what is on a type of device, "cuda" and "float16". */
+struct capture_autocast {
+	const char *device, *dtype;
+};
+
 /* About the call that a file belongs to; NULL: unknown. */
 struct capture_about {
+	const struct capture_autocast *autocast; /* NULL: unknown; else where it was on: */
+	size_t nautocast;
 	const struct capture_collective *collective; /* NULL: it is none */
 	const struct py_frame *where; /* the line of the program that made the call */
 	const char *node;	      /* of gradients: the backward node, "AddmmBackward0" */

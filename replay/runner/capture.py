@@ -19,6 +19,7 @@ from ditrace_runner.functions import (
     VARIADIC,
     base_name,
     draws_inside,
+    schema_of,
     schemas_of,
 )
 from ditrace_runner.load import LOCATIONS, load, open_file
@@ -38,12 +39,6 @@ def dtypes_of(results):
 
 def is_written(argument):
     return argument.alias_info is not None and argument.alias_info.is_write
-
-
-def schema_of(function):
-    """That of an operator, whose name without an overload is that of the default one; None: it is none."""
-    schema = getattr(function, "_schema", None)
-    return schema or getattr(getattr(function, "default", None), "_schema", None)
 
 
 def as_function(name, args, kwargs):
@@ -85,7 +80,8 @@ class Capture:
         self.dtype = getattr(torch, dtype, None) if dtype else None
         if dtype and self.dtype is None:
             raise Refused(f"this PyTorch {torch.__version__} has no {dtype}")
-        self.is_autocast = False  # dtype is what autocast, it seems, has cast its inputs to
+        self.is_autocast = False  # dtype is what autocast has cast its inputs to, as it seems where the capture does not tell
+        self.tells_autocast = False
         self.function = None
         self.numbers = set()  # ids of tensors that stand for a number of Python's
         self.location = next((getattr(t, LOCATIONS, "cpu") for t in self.tensors), "cpu")
@@ -153,8 +149,10 @@ class Capture:
 
     def find_autocast(self, output):
         """Autocast runs a call with its floating inputs cast to one dtype, the result's, and a capture has those before.
-        It does not say so: they differ from each other, or from the result, and are of no use as they are."""
-        if self.dtype is not None or output is None:
+        They differ from each other, or from the result, and are of no use as they are. Not all captures tell whether it was on."""
+        known = self.autocast()
+        self.tells_autocast = known is not None
+        if self.dtype is not None or output is None or known is not None and not self.is_cast_by(known):
             return
         wanted = dtypes_of(output["args"])
         among = {d for d in [t.dtype for t in self.tensors] + wanted if d in AUTOCAST}
@@ -166,18 +164,31 @@ class Capture:
                 return
         self.dtype = None
 
+    def autocast(self):
+        """{type of device: name of a dtype} of the devices for which it was on; None: the capture does not tell."""
+        found = self.beside("input", "autocast")
+        return found if isinstance(found, dict) else None
+
+    def is_cast_by(self, autocast):
+        """PyTorch has another name for the type of a device of a backend outside of it."""
+        return bool(autocast.keys() & {self.location.split(":")[0], "privateuseone"})
+
     def file(self, part):
         path = os.path.join(self.dir, part + ".pth")
         return load(path, self.request) if os.path.exists(path) else None
 
     def node(self, part):
         """The name of the autograd node that a file is of, where the JSON beside it has it."""
+        name = self.beside(part, "node")
+        return name if isinstance(name, str) else None
+
+    def beside(self, part, key):
+        """What the JSON beside a file has of that name; None: nothing."""
         try:
             with open_file(os.path.join(self.dir, part + ".pth.json")) as f:
-                name = json.loads(f.read(LONGEST_JSON)).get("node")
+                return json.loads(f.read(LONGEST_JSON)).get(key)
         except (OSError, ValueError, AttributeError, Damaged):
             return None
-        return name if isinstance(name, str) else None
 
     def leaves(self):
         seen, found = set(), []

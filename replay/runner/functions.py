@@ -102,6 +102,12 @@ def schemas_of(name):
     return exact or found
 
 
+def schema_of(function):
+    """That of an operator, whose name without an overload is that of the default one; None: it is none."""
+    schema = getattr(function, "_schema", None)
+    return schema or getattr(getattr(function, "default", None), "_schema", None)
+
+
 def takes_text(argument):
     return re.search(r"\bstr\b", str(argument.type)) is not None
 

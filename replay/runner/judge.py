@@ -292,7 +292,7 @@ class Judge:
         if c.numbers and self.role == "output":
             yield "a tensor without dimensions was a number of Python's"
         if c.is_autocast:
-            yield f"inputs were rounded to {str(c.dtype)[6:]}, as autocast does"
+            yield f"inputs were rounded to {str(c.dtype)[6:]}" + (" by autocast" if c.tells_autocast else ", as autocast does")
 
     def one(self, path, a, r, cpu, moved, exact, place):
         index = path.strip("[]").replace("][", ",") if self.role == "output" else path

@@ -8,19 +8,19 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "symbolizer/target/cgroup.h"
+
 /* The two kinds of control groups. */
 struct cgroup_kind {
-	const char *type, *option; /* of the file system's mount; NULL: any */
-	const char *controller;	   /* in the process's list of groups */
+	const char *controller;
 	const char *state, *frozen;
 	const char *own, *asked; /* the file that a group was frozen with, and what it has then */
 	const char *thaw, *word;
 };
 
 static const struct cgroup_kind cgroup_kinds[] = {
-    {"cgroup2", NULL, "", "cgroup.events", "frozen 1", "cgroup.freeze", "1", "cgroup.freeze", "0"},
-    {"cgroup", "freezer", "freezer", "freezer.state", "FR", "freezer.self_freezing", "1",
-     "freezer.state", "THAWED"},
+    {"", "cgroup.events", "frozen 1", "cgroup.freeze", "1", "cgroup.freeze", "0"},
+    {"freezer", "freezer.state", "FR", "freezer.self_freezing", "1", "freezer.state", "THAWED"},
 };
 
 /* On a file system of the kernel's own: whoever names the groups can put no link there. */
@@ -34,50 +34,6 @@ static bool group_has(const char *folder, const char *name, const char *word)
 		close(fd);
 	text[n < 0 ? 0 : n] = '\0';
 	return strstr(text, word);
-}
-
-/* The process's group in the list "ID:CONTROLLERS:PATH" (cgroups(7)), a line each; cuts the list.
- */
-static const char *group_of(char *list, const struct cgroup_kind *k)
-{
-	for (char *line = list, *next; line && *line; line = next) {
-		next = strchr(line, '\n');
-		if (next)
-			*next++ = '\0';
-		char *controllers = strchr(line, ':'),
-		     *path = controllers ? strchr(++controllers, ':') : NULL;
-		if (!path)
-			continue;
-		*path++ = '\0';
-		if (!strcmp(controllers, k->controller))
-			return path;
-	}
-	return NULL;
-}
-
-/* Where that group is seen: below a mount of its kind (proc_pid_mountinfo(5)), which begins at the
- * group `root`. */
-static bool group_folder(const struct cgroup_kind *k, const char *group, char folder[PATH_MAX])
-{
-	char *line = NULL;
-	size_t room = 0;
-	bool found = false;
-	FILE *f = fopen("/proc/self/mountinfo", "re");
-	while (f && !found && getline(&line, &room, f) > 0) {
-		char root[PATH_MAX], at[PATH_MAX], type[32], options[256];
-		const char *rest = strstr(line, " - ");
-		if (!rest || sscanf(rest, " - %31s %*s %255s", type, options) != 2 ||
-		    strcmp(type, k->type) != 0 || (k->option && !strstr(options, k->option)) ||
-		    sscanf(line, "%*s %*s %*s %4095s %4095s", root, at) != 2)
-			continue;
-		size_t n = strcmp(root, "/") ? strlen(root) : 0;
-		found = !strncmp(group, root, n) &&
-			snprintf(folder, PATH_MAX, "%s%s", at, group + n) < PATH_MAX;
-	}
-	free(line);
-	if (f)
-		fclose(f);
-	return found;
 }
 
 /* The group, of this one and those above, that was frozen itself. */
@@ -96,13 +52,13 @@ bool frozen_find(pid_t pid, struct frozen *out)
 {
 	for (size_t i = 0; i < sizeof(cgroup_kinds) / sizeof(cgroup_kinds[0]); i++) {
 		const struct cgroup_kind *k = &cgroup_kinds[i];
-		char list[8192], folder[PATH_MAX];
-		const char *group =
-		    process_file(pid, "cgroup", list, sizeof(list)) > 0 ? group_of(list, k) : NULL;
-		if (!group || !group_folder(k, group, folder) ||
-		    !group_has(folder, k->state, k->frozen))
+		char group[PATH_MAX];
+		struct cgroup_place at;
+		if (!cgroup_of(pid, k->controller, group) ||
+		    !cgroup_find(0, k->controller, group, &at) ||
+		    !group_has(at.folder, k->state, k->frozen))
 			continue;
-		group_find_own(k, folder, out);
+		group_find_own(k, at.folder, out);
 		return true;
 	}
 	return false;

@@ -45,6 +45,9 @@ void capture_places_add(struct capture *c, const struct trace_process *told)
 	struct capture_processes *all = &c->processes;
 	struct capture_process p = {
 	    .pid = told->pid, .rank = told->rank.rank, .worker = told->worker};
+	for (size_t i = all->n; i-- > 0 && p.rank < 0;) /* it turned out to be no rank */
+		if (all->all[i].pid == p.pid)
+			all->all[i] = all->all[--all->n];
 	const struct capture_process *of = p.worker ? process_of_rank(c, p.rank) : NULL;
 	if (p.rank < 0 || array_grow(&all->all, &all->room, all->n + 1, sizeof(*all->all)))
 		return;
@@ -143,14 +146,15 @@ static void give_up(struct capture *c, const struct err *why)
 		 why->hint[0] ? why->hint : "free some space, or another folder: --capture=DIR");
 }
 
-static void log_saved(struct capture *c, const struct capture_saved *saved)
+void capture_log_saved(FILE *log, const struct capture_saved *saved)
 {
-	char size[32], limits[512];
+	char size[32], limits[512], line[sizeof(saved->path) + 600];
 	pth_limits_text(limits, sizeof(limits), saved->limits);
-	fputs("ditrace: saved ", c->log);
-	text_print_safe(c->log, saved->path);
-	fprintf(c->log, " (%s)%s%s\n", text_bytes(size, sizeof(size), saved->bytes),
-		limits[0] ? "; " : "", limits);
+	snprintf(line, sizeof(line), "saved %s (%s)%s%s", saved->path,
+		 text_bytes(size, sizeof(size), saved->bytes), limits[0] ? "; " : "", limits);
+	fputs("ditrace: ", log);
+	text_print_words(log, line, 9, 4, (size_t)terminal_of(log).width);
+	putc('\n', log);
 }
 
 /* Successive refusals of the same op for the same reason are logged once, those with a hint, of
@@ -178,7 +182,7 @@ static bool has_ended_well(struct capture *c, const struct capture_call *call, i
 	else if (r)
 		log_refused(c, call, r, why);
 	else
-		log_saved(c, saved);
+		capture_log_saved(c->log, saved);
 	return !r;
 }
 

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/capture/capture.h"
+#include "tracer/capture/internal.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -261,18 +261,13 @@ static void save(struct first_nan *f, const struct capture_call *call, enum capt
 {
 	struct capture_saved saved;
 	struct err e = {0};
-	char size[32], limits[512];
 	if (capture_write(&f->files, call, part, ev, src, &saved, &e)) {
 		fputs("ditrace: not saved: ", f->log);
 		text_print_safe(f->log, e.what);
 		putc('\n', f->log);
 		return;
 	}
-	pth_limits_text(limits, sizeof(limits), saved.limits);
-	fputs("ditrace: saved ", f->log);
-	text_print_safe(f->log, saved.path);
-	fprintf(f->log, " (%s)%s%s\n", text_bytes(size, sizeof(size), saved.bytes),
-		limits[0] ? "; " : "", limits);
+	capture_log_saved(f->log, &saved);
 }
 
 static void save_all(struct first_nan *f, const struct op_event *ev, const struct source *before,

@@ -311,6 +311,9 @@ struct capture_processes {
 	size_t n, room;
 };
 
+/* Tell that a file was saved, for a person. */
+void capture_log_saved(FILE *log, const struct capture_saved *saved);
+
 void capture_places_add(struct capture *c, const struct trace_process *told);
 
 /* "" for a process that is no rank. */

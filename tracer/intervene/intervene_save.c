@@ -75,6 +75,19 @@ static int take_content(json_t *m, struct arena *a, struct pth_content *c)
 	return r ? r : take_owners(json_object_get(m, "of"), a, c);
 }
 
+enum { AUTOCAST_MOST = 16 }; /* types of devices */
+
+static void take_autocast(json_t *m, struct capture_autocast *out, struct capture_about *about)
+{
+	json_t *on = json_object_get(m, "autocast"), *dtype;
+	const char *device;
+	if (!json_is_object(on) || json_object_size(on) > AUTOCAST_MOST)
+		return;
+	about->autocast = out;
+	json_object_foreach(on, device, dtype) if (json_is_string(dtype)) out[about->nautocast++] =
+	    (struct capture_autocast){device, json_string_value(dtype)};
+}
+
 static int write_part(struct intervene_save *s, json_t *m, struct worker *w, pid_t pid,
 		      const struct pth_content *from, struct capture_saved *saved, struct err *e)
 {
@@ -86,11 +99,13 @@ static int write_part(struct intervene_save *s, json_t *m, struct worker *w, pid
 				 .column = -1,
 				 .end_column = -1};
 	struct capture_about about = {.where = frame.file[0] ? &frame : NULL, .no_addresses = true};
+	struct capture_autocast autocast[AUTOCAST_MOST];
 	struct pieces pieces = {w, m};
 	const struct source source = {.ctx = &pieces, .read = read_piece, .devices = true};
 	struct capture_call call = {.id = (uint64_t)json_integer_value(json_object_get(m, "id")),
 				    .time_s = json_integer_value(json_object_get(m, "time")),
 				    .pid = pid};
+	take_autocast(m, autocast, &about);
 	snprintf(call.op, sizeof(call.op), "%s", json_text_of(m, "op"));
 	return capture_write_content(&s->files, &call, json_text_of(m, "above"),
 				     json_text_of(m, "part"), &content, &about, &source, saved, e);
@@ -109,12 +124,12 @@ static void tell_refused(struct intervene_save *s, const char *op, const struct 
 
 static void tell_saved(const struct capture_saved *saved, const char *part)
 {
-	char folder[sizeof(saved->path)];
-	snprintf(folder, sizeof(folder), "%s", saved->path);
-	size_t len = strlen(folder), tail = strlen(part) + sizeof("/.pth") - 1;
-	folder[len > tail ? len - tail : len] = '\0';
-	fputs("ditrace: saved ", stderr);
-	text_print_safe(stderr, folder);
+	char line[sizeof(saved->path) + sizeof("saved ")];
+	snprintf(line, sizeof(line), "saved %s", saved->path);
+	size_t len = strlen(line), tail = strlen(part) + sizeof("/.pth") - 1;
+	line[len > tail ? len - tail : len] = '\0';
+	fputs("ditrace: ", stderr);
+	text_print_words(stderr, line, 9, 4, (size_t)terminal_of(stderr).width);
 	fputc('\n', stderr);
 	fflush(stderr);
 }

@@ -53,7 +53,8 @@ struct observer {
 	/* `g` is open and outlives the observer. 0 or -errno with *e. */
 	int (*begin)(struct observer *o, struct engine *g, struct err *e);
 
-	/* What the process is that is traced from now on; before on_target, and for all. */
+	/* What the process is that is traced from now on; before on_target, and for all. Again for
+	 * one without ops that turned out to be no rank. */
 	void (*on_process)(struct observer *o, const struct trace_process *p);
 
 	/* From now on a process is traced; `t` and its strings outlive the observer. */

@@ -29,6 +29,8 @@ enum {
 struct proc {
 	struct target *target; /* NULL: the slot is free */
 	struct process_rank rank;
+	bool is_worker, is_whole; /* as in struct trace_process */
+	bool has_ops;		  /* some were seen */
 	bool alive;
 	bool boxed;	     /* boxed calls are probed */
 	bool code_freed;     /* the freeing of Python code is probed */
@@ -104,7 +106,7 @@ struct session_turns {
 struct session {
 	const struct session_opts *o;
 	struct engine *engine;
-	struct err engine_note; /* code 0: none */
+	struct err engine_note; /* code 0: none; -EINPROGRESS: not for the summary */
 	struct decoder *decoder;
 	struct launches *launches; /* NULL: of devices nothing is known, or wanted */
 	struct preload preload;
@@ -201,6 +203,9 @@ bool session_expects_shim(const struct session *s);
 
 /* The option that needs each call, so that none may be summed up; NULL: none does. */
 const char *session_needs_each(const struct session *s);
+
+/* session_procs.c: tell the observers anew of processes that turned out to be no ranks. */
+void session_find_launchers(struct session *s);
 
 /* session_plan.c: give the engine this session's plan, the part of the op table that the options
  * select, and put its sites into s->sites. 0 or -errno with *e. */

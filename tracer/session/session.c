@@ -112,10 +112,13 @@ static void write_stats(struct session *s)
 static void housekeeping(struct session *s)
 {
 	enum { EVERY_NS = 20 * 1000 * 1000, COST_NS = 200 * 1000 * 1000 };
+	const uint64_t RANKS_NS = 500000000;
 	if (s->now - s->kept_house < EVERY_NS)
 		return;
 	if (s->now / COST_NS != s->kept_house / COST_NS)
 		session_cost_update(s);
+	if (s->now / RANKS_NS != s->kept_house / RANKS_NS)
+		session_find_launchers(s);
 	s->kept_house = s->now;
 	session_complete_procs(s);
 	session_sample_dispatch(s);

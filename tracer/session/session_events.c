@@ -37,8 +37,11 @@ static uint32_t session_rank1(struct session *s, pid_t pid)
 	s->ranked_pid = pid;
 	s->ranked_rank1 = 0;
 	for (unsigned i = 0; i < PROCS_MAX; i++) {
-		const struct proc *p = &s->procs[i];
-		if (p->target && p->target->pid == pid && (p->alive || !s->ranked_rank1))
+		struct proc *p = &s->procs[i];
+		if (!p->target || p->target->pid != pid)
+			continue;
+		p->has_ops = true;
+		if (p->alive || !s->ranked_rank1)
 			s->ranked_rank1 = (uint32_t)(p->rank.rank + 1);
 	}
 	return s->ranked_rank1;

@@ -177,7 +177,7 @@ static int open_stopping(struct session *s, const struct engine_wanted *w, struc
 		if (!r) {
 			OBSERVERS_CALL(s, picked, count_of, s);
 			if (s->o->engine == ENGINE_AUTO)
-				err_set(&s->engine_note, -ENOTSUP,
+				err_set(&s->engine_note, -EINPROGRESS,
 					"the engine is bpf, as it can pick the calls that %s stops",
 					s->stops);
 			return 0;
@@ -189,7 +189,7 @@ static int open_stopping(struct session *s, const struct engine_wanted *w, struc
 	}
 	int r = engine_ptrace_open(w, &s->engine, e);
 	if (!r && s->o->engine == ENGINE_AUTO)
-		err_set(&s->engine_note, -ENOTSUP,
+		err_set(&s->engine_note, -EINPROGRESS,
 			"the engine is ptrace, since %s needs threads that stand still", s->stops);
 	return r;
 }

@@ -57,19 +57,36 @@ static bool is_recorded_from_start(pid_t pid)
 	       p.start_ticks >= own.start_ticks;
 }
 
-static void tell_process(struct session *s, struct proc *p, bool is_late)
+/* The rank of a launcher is srun's or the node's, not one of the training's. */
+static void tell_process(struct session *s, struct proc *p, enum rank_role role)
+{
+	if (role == RANK_LAUNCHER)
+		p->rank.rank = -1;
+	p->is_worker = role == RANK_WORKER;
+	s->ranked_pid = 0;
+	const struct trace_process told = {
+	    .pid = p->target->pid, .worker = p->is_worker, .whole = p->is_whole, .rank = p->rank};
+	OBSERVERS_CALL(s, on_process, &told);
+}
+
+static void tell_new(struct session *s, struct proc *p, bool is_late)
 {
 	pid_t pid = p->target->pid;
+	p->is_whole = !is_late && is_recorded_from_start(pid);
 	p->rank = p->target->rank;
-	const enum rank_role role = process_rank_role(pid, &p->rank);
-	if (role == RANK_LAUNCHER)
-		p->rank.rank = -1; /* srun's or the node's, not one of the training's */
-	s->ranked_pid = 0;
-	const struct trace_process told = {.pid = pid,
-					   .worker = role == RANK_WORKER,
-					   .whole = !is_late && is_recorded_from_start(pid),
-					   .rank = p->rank};
-	OBSERVERS_CALL(s, on_process, &told);
+	tell_process(s, p, process_rank_role(pid, &p->rank));
+}
+
+/* A launcher is known by the ranks that it has started, which it had not yet when it loaded
+ * PyTorch; it calls no ops. */
+void session_find_launchers(struct session *s)
+{
+	for (unsigned i = 0; i < s->nprocs; i++) {
+		struct proc *p = &s->procs[i];
+		if (p->target && p->alive && !p->has_ops && !p->is_worker && p->rank.rank >= 0 &&
+		    process_rank_role(p->target->pid, &p->rank) == RANK_LAUNCHER)
+			tell_process(s, p, RANK_LAUNCHER);
+	}
 }
 
 static void describe(struct session *s, const struct target *t)
@@ -218,7 +235,8 @@ static int add_mapped(struct session *s, pid_t pid, const struct maps *maps, str
 	s->total++;
 	if (!s->first_ns)
 		s->first_ns = session_now();
-	tell_process(s, p, is_late);
+	session_find_launchers(s); /* it may be of one */
+	tell_new(s, p, is_late);
 	if (s->launches && s->o->memory)
 		launches_begin(s->launches, pid);
 	describe(s, p->target);

@@ -39,6 +39,7 @@ find_it() {
 	like "$mode: to the start of the program" "$T/err" '^    _start  \('
 	like "$mode: said at the end, too" "$T/err" "the first NaN or infinity came from $op, id [0-9]+, at nan.py:$line "
 	like "$mode: as the last line" <(tail -n 1 "$T/err") "the first NaN or infinity came from"
+	is "$mode: which engine, and why, once" "$(grep -c 'engine is ptrace, since --first-nan' "$T/err")" 1
 	unlike "$mode: without a table of times" "$T/err" '^Self %'
 	events
 	is "$mode: tracing ended there" "$(last_id)" "$(sed -n 's/.* came from .*, id \([0-9]*\), .*/\1/p' "$T/err")"

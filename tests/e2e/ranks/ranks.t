@@ -9,9 +9,9 @@ show() {
 }
 
 traced() {
-	trace --engine shim -- "$PY" ranks/launch.py ranks/ddp.py "$T/store"
+	SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 trace --engine shim -- "$PY" ranks/launch.py ranks/ddp.py "$T/store"
 	is "all ranks run to their end" "$? $(cat "$T/out")" "0 total [3.0, 3.0, 3.0, 3.0]"
-	is "each rank has a file, the launcher none" "$(cd "$T/data" && echo *)" "rank0.data rank1.data"
+	is "each rank has a file, the launcher none, to which srun gave a rank" "$(cd "$T/data" && echo *)" "rank0.data rank1.data"
 	like "where they are is told" "$T/err" "^trace written to $T/data/ \(2 files, .*; see: ditrace report $T/data\$"
 }
 

@@ -5,6 +5,10 @@ need_tracing
 how_many RUNS 1 20
 kinds="none work loading collective"
 in_long && kinds+=" loader core" # a busy machine hides the waits of the first, and the second makes it one
+export GROUP=/sys/fs/cgroup/cpu/ditrace-test-$$
+if in_long && mkdir "$GROUP" 2>/dev/null; then
+	echo 8000 >"$GROUP/cpu.cfs_quota_us" && kinds+=" quota"
+fi
 
 # What report --skew says, in its first lines, of each kind of ranks/straggler.py.
 named='^rank %d comes last in [0-9,]+ of the [0-9,]+ collectives '
@@ -14,6 +18,7 @@ declare -A lines=(
 	[loading]='^meanwhile it is in no op, up to aten::full straggler.py:[0-9]+ Data.__getitem__: '
 	[collective]='^meanwhile it is in no op, up to c10d::allreduce_ straggler.py:[0-9]+ reduce_all: '
 	[core]='^its main thread waits for a processor [0-9]+ % of the time, '
+	[quota]='^its main thread waits for a processor .*: its control group has used up its CPU quota [0-9]+ % of the time'
 )
 
 # said KIND RANK: whether $T/skew says what it should. Where others of the machine's programs need processors, those are named.
@@ -43,7 +48,7 @@ all() {
 		good=0
 		for ((i = 0; i < RUNS; i++)); do
 			ranks=$((i % 3 == 2 ? 3 : 2))
-			[ "$kind" != core ] || ranks=2 # which then have a processor each
+			[[ $kind != core && $kind != quota ]] || ranks=2 # which then have a processor each
 			one "$kind" $ranks $((i % 2)) >"$T/missed" && good=$((good + 1))
 			cat "$T/missed"
 		done
@@ -54,4 +59,5 @@ all() {
 }
 
 each_torch all
+! [ -d "$GROUP" ] || rmdir "$GROUP"
 done_testing

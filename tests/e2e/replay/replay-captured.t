@@ -78,6 +78,11 @@ replays() {
 		ok "their rows say so: $of" jq -se '[.. | objects | select(.role? == "output") | .note] | sort == [null, null, null, null, null, "inputs were rounded to bfloat16, as autocast does", "inputs were rounded to bfloat16, as autocast does", "inputs were rounded to bfloat16, as autocast does", "inputs were rounded to bfloat16, as autocast does", "inputs were rounded to float32, as autocast does"]' "$T/json"
 	done
 
+	"$DITRACE" run --engine shim --capture="$T/inside" --ops linear,bmm,cross_entropy -- "$PY" replay/autocast.py >"$T/out" 2>&1
+	ok "captured from inside, it says that autocast was on" jq -se 'length == 5 and all(.[]; .autocast == {"cpu": "bfloat16"})' $(find "$T/inside" -name input.pth.json)
+	"${replay[@]}" --format json --detail "$T/inside" >"$T/json" 2>"$T/err"
+	ok "and so do rows" jq -se '[.. | objects | select(.role? == "output") | .note] | sort == ["inputs were rounded to bfloat16 by autocast", "inputs were rounded to bfloat16 by autocast", "inputs were rounded to bfloat16 by autocast", "inputs were rounded to bfloat16 by autocast", "inputs were rounded to float32 by autocast"]' "$T/json"
+
 	"$(warmed)" replay/device_captures.py "$T/device" >"$T/made"
 	"${replay[@]}" --of captured --format csv "$T/device" >"$T/csv" 2>"$T/err"
 	is "operators of one library alone: those are wrong that are" \

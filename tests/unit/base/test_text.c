@@ -392,9 +392,38 @@ static void numbers(void **state)
 	assert_int_equal(n, 7);
 }
 
+static void lines_are_broken_between_words(void **state)
+{
+	static const struct {
+		const char *in;
+		size_t at, indent, width;
+		const char *out;
+	} cases[] = {
+	    {"one two three", 0, 0, 0, "one two three"},
+	    {"one two three", 0, 0, 13, "one two three"},
+	    {"one two three", 0, 2, 12, "one two\n  three"},
+	    {"one two three", 9, 4, 12, "one\n    two\n    three"},
+	    {"at /a/long/path (9 B)", 0, 2, 8, "at\n  /a/long/path\n  (9 B)"},
+	    {"type 'a b' now", 0, 1, 9, "type\n 'a b'\n now"},
+	    {"\u00e4\u00e4 \u00e4\u00e4", 0, 0, 5, "\u00e4\u00e4 \u00e4\u00e4"},
+	    {"a\033b c", 0, 0, 40, "a\\x1bb c"},
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char *text;
+		size_t len;
+		FILE *f = open_memstream(&text, &len);
+		text_print_words(f, cases[i].in, cases[i].at, cases[i].indent, cases[i].width);
+		fclose(f);
+		assert_string_equal(text, cases[i].out);
+		free(text);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(lines_are_broken_between_words),
 	    cmocka_unit_test(control_characters_are_shown),
 	    cmocka_unit_test(printing_makes_safe_too),
 	    cmocka_unit_test(long_strings_are_not_cut),

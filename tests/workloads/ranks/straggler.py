@@ -1,6 +1,7 @@
 """Ranks train together, and one of them holds the others up: python3 launch.py straggler.py KIND RANK STORE, a file that is not there
 yet. KIND: work (it multiplies more, at one line), loader (its data come late, from a worker), loading (and without one), collective
-(it comes late for one of three collectives of a step), core (it shares its processor with others), none. Ends with the loss."""
+(it comes late for one of three collectives of a step), core (it shares its processor with others), quota (it is in the control group in
+the folder GROUP, which has one), none. Ends with the loss."""
 
 import os
 import signal
@@ -54,7 +55,7 @@ def train(model, optimizer, loader):
     for x in loader:
         if is_slow and kind == "work":
             planted(small)
-        if kind == "core":
+        if kind in ("core", "quota"):
             of_all(small)
         loss = model(x).square().mean()
         optimizer.zero_grad()
@@ -79,6 +80,13 @@ def share_processor():
     return busy
 
 
+def use_up_quota():
+    with open(os.environ["GROUP"] + "/cgroup.procs", "w") as f:
+        f.write(str(os.getpid()))
+
+
+if is_slow and kind == "quota":
+    use_up_quota()
 torch.manual_seed(0)
 torch.set_num_threads(1)
 model = torch.nn.Sequential(torch.nn.Linear(64, 512), torch.nn.ReLU(), torch.nn.Linear(512, 512), torch.nn.ReLU(), torch.nn.Linear(512, 8))

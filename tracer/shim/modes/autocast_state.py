@@ -53,6 +53,11 @@ def dtype_on(device):
     return functions_of(device)[2]() if is_on(device) else None
 
 
+def dtypes():
+    """{type of device: name of the dtype that it casts to} where it is on."""
+    return {d: str(dtype_on(d))[len("torch."):] for d in types() if is_on(d)}
+
+
 def switches():
     """What turns it on or off, for each device on which it is on."""
     return [functions_of(d)[1] for d in types() if is_on(d)]

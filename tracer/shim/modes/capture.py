@@ -1,10 +1,13 @@
 """Calls saved as captures, as ditorch's OpCapture writes them: what --capture does from outside."""
 import collections
 
+from ditrace_modes.autocast_state import dtypes
 from ditrace_modes.calls import Unchanged, own_call, quietly
 from ditrace_modes.gradients import Backward, watch_backward
+from ditrace_modes.level import LEVEL
 from ditrace_modes.link import LINK
 from ditrace_modes.live import Live, copied_results, edges_of
+from ditrace_modes.names import is_autocast
 from ditrace_modes.native import call_number, count, tensors_in
 from ditrace_modes.saved import save_part, save_results
 from ditrace_runner.functions import UNINITIALISED
@@ -52,6 +55,8 @@ def capture(plan, call, args, kwargs, at):
         raise Unchanged("is left out by --nth or --every")
     live = Live(plan, args, kwargs)
     live.about = dict(op=plan.name, above="", id=call_number(), time=live.began, where=list(at or ()))
+    if not LEVEL.is_aten:  # there its casts are calls of their own
+        live.about["autocast"] = dtypes() if is_autocast() else {}
     if not save_part(live.about, "input", live.args, live.kwargs):
         raise Unchanged(NOT_SAVED)
     CAPTURED[0] += 1

@@ -51,6 +51,9 @@ class Live(Capture):
     def was_in_grad(self, results):
         return self.grad_mode and any(t.requires_grad for t in self.tensors)
 
+    def autocast(self):
+        return None
+
     def find_numbers(self, output):
         pass  # at this level they are Python's own
 

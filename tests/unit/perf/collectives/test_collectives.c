@@ -523,6 +523,95 @@ static void a_rank_without_processor(void **state)
 	collectives_free(c);
 }
 
+/* Of 27 ms of waits in 100. */
+static void see_usage(struct skew *s, bool known, uint64_t throttled_ns, bool least)
+{
+	for (uint64_t i = 0; i < STEPS; i++)
+		for (uint32_t rank = 0; rank < 2; rank++) {
+			const struct trace_usage u = {.pid = 100 + (int32_t)rank,
+						      .ns = (i + 1) * 100 * MS,
+						      .wait_ns = i * (rank ? 27 : 2) * MS,
+						      .throttled_ns = i * throttled_ns,
+						      .is_throttled_known = known,
+						      .throttled_is_least = least};
+			skew_see_usage(s, &u, rank + 1);
+		}
+}
+
+static char *skew_text(const struct skew *s, bool is_json)
+{
+	const struct terminal t = {.width = 200};
+	char *text = NULL;
+	size_t n;
+	FILE *f = open_memstream(&text, &n);
+	assert_int_equal(is_json ? skew_print_json(s, f) : skew_print(s, f, &t), 0);
+	fclose(f);
+	return text;
+}
+
+static void a_quota_is_told_from_other_threads(void **state)
+{
+	static const struct {
+		bool known, least;
+		uint64_t throttled_ns;
+		const char *said;
+	} of[] = {
+	    {true, false, 0, ": other threads run there\n"},
+	    {true, false, 5 * MS, ": other threads run there\n"},
+	    {true, false, 13 * MS,
+	     ": its control group has used up its CPU quota 13 % of the time, and other threads run there\n"},
+	    {true, false, 26 * MS,
+	     ": its control group has used up its CPU quota 26 % of the time\n"},
+	    {true, false, 200 * MS,
+	     ": its control group has used up its CPU quota 200 % of the time, all processors together\n"},
+	    {true, true, 13 * MS,
+	     ": its control group has used up its CPU quota 13 % of the time\n"},
+	    {true, true, 0,
+	     ": other threads run there, or its control group has used up its CPU quota\n"},
+	    {false, false, 0,
+	     ": other threads run there, or its control group has used up its CPU quota\n"},
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
+		struct collectives *c = two_ranks(true, "here");
+		struct skew *s = skewed(c, always_late, true);
+		see_usage(s, of[i].known, of[i].throttled_ns, of[i].least);
+		char *text = skew_text(s, false);
+		if (!strstr(text, of[i].said))
+			fail_msg("%zu: %s", i, text);
+		free(text);
+		skew_free(s);
+		collectives_free(c);
+	}
+}
+
+/* Of counters that go back, or count more time than there is, nothing is shown. */
+static void counters_that_cannot_be(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 5; i++) {
+		struct collectives *c = two_ranks(true, "here");
+		struct skew *s = skewed(c, always_late, true);
+		see_usage(s, true, 0, false);
+		struct trace_usage u = {
+		    .pid = 101, .ns = 100ULL * STEPS * MS, .wait_ns = 27ULL * (STEPS - 1) * MS};
+		u.wait_ns -= i == 1;
+		u.wait_ns += i == 2 ? 100ULL * STEPS * MS : 0;
+		u.run_ns = i == 3 ? UINT64_MAX - 5 : 0;
+		u.minor_faults = i == 4 ? UINT64_MAX / 2 : 3;
+		skew_see_usage(s, &u, 2);
+		assert_int_equal(skew_verdict(skew_first(s)).has_no_processor, i == 0);
+		char *text = skew_text(s, true);
+		assert_int_equal(strstr(text, "\"minor_faults\":3,") != NULL, i == 0);
+		const char *of_1 = strstr(text, "\"rank\":1");
+		assert_non_null(of_1);
+		assert_int_equal(strstr(of_1, "\"no_processor_ns\":null") != NULL, i != 0);
+		free(text);
+		skew_free(s);
+		collectives_free(c);
+	}
+}
+
 /* It comes 12 ms late, by clocks that may differ by more. */
 static void clocks_that_are_hardly_known(void **state)
 {
@@ -742,6 +831,8 @@ int main(void)
 	    cmocka_unit_test(the_usual_is_compared),
 	    cmocka_unit_test(a_rank_that_is_late_sometimes),
 	    cmocka_unit_test(a_rank_without_processor),
+	    cmocka_unit_test(a_quota_is_told_from_other_threads),
+	    cmocka_unit_test(counters_that_cannot_be),
 	    cmocka_unit_test(clocks_that_are_hardly_known),
 	    cmocka_unit_test(no_rank_is_named),
 	    cmocka_unit_test(a_rank_that_is_late_for_longer),

@@ -414,6 +414,18 @@ static void devices_are_busy(void **state)
 	metrics_free(m);
 }
 
+/* It had srun's rank until it had started ranks. */
+static void a_launcher_is_shown_no_longer(void **state)
+{
+	const struct process_rank none = {.rank = -1, .world_size = 2};
+	struct metrics *m = one_process();
+	(void)state;
+	assert_non_null(strstr(text_of(m), "ditrace_process_info{role=\"train\",pid=\"41\""));
+	begin(m, PID, &none, false);
+	has_not(text_of(m), "pid=\"41\"");
+	metrics_free(m);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -429,6 +441,7 @@ int main(void)
 	    cmocka_unit_test(few_ops_are_named),
 	    cmocka_unit_test(collectives_are_counted),
 	    cmocka_unit_test(devices_are_busy),
+	    cmocka_unit_test(a_launcher_is_shown_no_longer),
 	};
 	return unit_run(tests, NULL, NULL);
 }

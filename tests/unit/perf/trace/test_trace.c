@@ -924,6 +924,36 @@ static void sums_come_back(void **state)
 	trace_reader_close(r);
 }
 
+static void usage_comes_back(void **state)
+{
+	static const struct trace_usage u[] = {
+	    {.pid = 7, .ns = 5, .run_ns = 1, .wait_ns = 2, .minor_faults = 3, .major_faults = 4},
+	    {.pid = 7, .ns = 6, .is_throttled_known = true},
+	    {.pid = 7,
+	     .ns = 7,
+	     .is_throttled_known = true,
+	     .throttled_is_least = true,
+	     .throttled_ns = 1ULL << 40},
+	};
+	struct trace_writer *w = writer();
+	(void)state;
+	for (size_t i = 0; i < 3; i++)
+		assert_int_equal(trace_write_usage(w, &u[i]), 0);
+	assert_int_equal(trace_writer_close(w, true), 0);
+	struct trace_reader *r = reader();
+	for (size_t i = 0; i < 3; i++) {
+		const struct trace_usage got = next(r, TRACE_USAGE).usage;
+		assert_int_equal(got.pid, u[i].pid);
+		assert_int_equal(got.ns, u[i].ns);
+		assert_int_equal(got.wait_ns, u[i].wait_ns);
+		assert_int_equal(got.major_faults, u[i].major_faults);
+		assert_int_equal(got.throttled_ns, u[i].throttled_ns);
+		assert_int_equal(got.is_throttled_known, u[i].is_throttled_known);
+		assert_int_equal(got.throttled_is_least, u[i].throttled_is_least);
+	}
+	trace_reader_close(r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -936,6 +966,7 @@ int main(void)
 	    cmocka_unit_test(owners_come_and_go),
 	    cmocka_unit_test(a_text_may_come_later),
 	    cmocka_unit_test(a_parameter_comes_back),
+	    cmocka_unit_test(usage_comes_back),
 	    cmocka_unit_test(a_group_comes_back),
 	    cmocka_unit_test(any_prefix_gives_its_whole_blocks),
 	    cmocka_unit_test(a_cut_keeps_most),
