@@ -1,5 +1,5 @@
 /* Buckets of DistributedDataParallel: which parameters they have, when they were ready, and which
- * collective sent them, as the methods of its c10d::Reducer tell (symbolizer/ops/ops_reducer.c). */
+ * collective sent them, as the methods of its c10d::Reducer tell (symbolizer/ops/ops_c10d.c). */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>

@@ -240,7 +240,7 @@ void *collectives_sort(const void *all, size_t n, size_t size, size_t *out);
 int buckets_print(const struct collectives *c, FILE *f, const struct collectives_opts *opts);
 void buckets_json(const struct collectives *c, struct json_out *j);
 
-/* purpose.c. What it is called for: the innermost block of record_function that is open on its
+/* What it is called for: the innermost block of record_function that is open on its
  * thread, if it is of those by which fully_shard (torch/distributed/fsdp/_fully_shard, 2.13) tells
  * for which module it gathers; others' names may be others in each step. Of a DTensor's, the
  * module. */
