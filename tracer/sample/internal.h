@@ -152,8 +152,8 @@ struct sampled_frames {
 bool sample_frames_take(struct sample_frames *f, pid_t tid, uint64_t time_ns,
 			struct sampled_frames *out);
 
-/* sample_names.c: native frames, native stacks and ops of samples. Equal ones are interned as one
- * object, which outlives the process. */
+/* sampler_resolve.c: native frames, native stacks and ops of samples. Equal ones are interned as
+ * one object, which outlives the process. */
 
 /* Zero-initialise. */
 struct sample_names {

@@ -145,7 +145,7 @@ void shim_activities_flush(struct engine_shim *m, uint16_t proc);
 /* Store in *e, once, what the user should know of why there are none. */
 void shim_activities_trouble(struct inside *i, struct err *e);
 
-/* shim_memory.c: the same of what the process did with memory; the number of records. */
+/* The same of what the process did with memory; the number of records. */
 int shim_memory(struct engine_shim *m, struct inside *i, engine_activity_fn *fn, void *arg);
 void shim_memory_trouble(struct inside *i, struct err *e);
 
