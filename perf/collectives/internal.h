@@ -420,7 +420,7 @@ void skew_group_see_usage(struct skew_group *s, size_t place, const struct trace
  * calls. NULL: none has any. */
 const struct skew_group *skew_first(const struct skew *s);
 
-/* skew_verdict.c */
+/* skew_groups.c */
 struct skew_verdict skew_verdict(const struct skew_group *s);
 
 /* By how much more than any other rank that at `place` spends in the row, all calls together; 0:
