@@ -20,7 +20,7 @@
 #include "symbolizer/target/process.h"
 #include "tracer/sample/sampler.h"
 
-/* known_maps.c: what a process has mapped now, and code that it had mapped before, from
+/* What a process has mapped now, and code that it had mapped before, from
  * /proc/PID/maps and from records of mappings. */
 
 /* Zero-initialise. */

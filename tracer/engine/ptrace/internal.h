@@ -434,7 +434,7 @@ void tracees_leave(struct tracer *t);
 int tracer_sites_attach(struct tracer *t, const struct request *q, const void *payload,
 			struct err *e);
 
-/* tracer_records.c: where the records of hits go. Sets up t->out, for t->share. */
+/* ptrace_share.c: where the records of hits go. Sets up t->out, for t->share. */
 void tracer_records_begin(struct tracer *t);
 
 /* tracer_main.c: the tracing process. It has a session of its own and outlives ditrace just long
