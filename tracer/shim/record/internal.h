@@ -148,7 +148,7 @@ static inline struct shim_thread *thread_slot(const struct recorder_thread *t)
  * to be recorded. Between inside_begin and inside_end. */
 struct recorder_thread *recorder_take(void);
 
-/* native_bounds.c: struct native_walk.find, by the kernel. */
+/* recorder_thread.c: struct native_walk.find, by the kernel. */
 bool native_bounds_find(struct native_walk *w, uint64_t sp);
 
 /* For the entry of an op on the calling thread: what its native stack is walked with; NULL: none is

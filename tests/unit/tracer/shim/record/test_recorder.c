@@ -10,7 +10,6 @@
 #include "tracer/shim/new_operators.c"
 #include "tracer/shim/quiescence.c"
 #include "tracer/shim/record/jumps.c"
-#include "tracer/shim/record/native_bounds.c"
 #include "tracer/shim/record/record_layout.c"
 #include "tracer/shim/record/recorder.c"
 #include "tracer/shim/record/recorder_thread.c"
