@@ -9,7 +9,7 @@
 #include "perf/collectives/collectives.h"
 #include "perf/report/aggregate.h"
 #include "perf/report/blocks.h"
-#include "perf/report/stacks.h"
+#include "perf/report/report.h"
 #include "symbolizer/target/process.h"
 
 #define COLLECTIVE_OPEN UINT64_MAX /* a call that had not ended */

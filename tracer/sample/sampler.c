@@ -12,7 +12,7 @@
 #include "base/arena.h"
 #include "base/system.h"
 #include "symbolizer/target/process.h"
-#include "tracer/proc/perf_rings.h"
+#include "tracer/proc/follow.h"
 #include "tracer/sample/internal.h"
 
 struct sampler {

@@ -1,4 +1,4 @@
-#include "tui/model/processes.h"
+#include "tui/model/top.h"
 
 #include <dirent.h>
 #include <errno.h>

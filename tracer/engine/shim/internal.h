@@ -10,7 +10,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
-#include "tracer/engine/brief.h"
+#include "tracer/engine/ring.h"
 #include "tracer/engine/engine.h"
 #include "tracer/engine/shim/injector.h"
 #include "tracer/engine/shim/jumps.h"
@@ -180,7 +180,7 @@ const char *shim_home_doubt(const struct stat *st, uid_t user);
 int shim_home_open(char path[PATH_MAX], struct shim_home_why *why);
 
 /* Make the library's file, executable for its owner, in the folder `dir`, and that of the memory
- * for stubs (stub_image.h); they must not be there. 0 or -errno; a part of it may have been
+ * for stubs (stub_image_make); they must not be there. 0 or -errno; a part of it may have been
  * written. */
 int shim_home_write(int dir);
 

@@ -6,7 +6,6 @@
 #include <stdint.h>
 
 #include "symbolizer/code/arch_x86_64.h"
-#include "tracer/engine/brief.h"
 #include "tracer/engine/plan_reader.h"
 #include "tracer/engine/ring.h"
 #include "tracer/engine/shim/shim_share.h"

@@ -3,7 +3,6 @@
 
 #include <math.h>
 
-#include "perf/diff/internal.h"
 #include "perf/diff/trace_diff.h"
 #include "perf/report/aggregate.h"
 #include "tests/unit/sample_events.h"
