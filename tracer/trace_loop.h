@@ -269,12 +269,6 @@ bool intervene_traces(const struct session_opts *o);
  * has no list of its own. */
 bool intervene_run_wanted(struct intervene_opts *change, struct session_opts *o, bool traces);
 
-/* Check what does not go together, and read `change` into *rules, to be freed by the caller.
- * Buffers stderr, so that a table is written in one piece amid the program's output. 0 or -errno
- * with *e. */
-int intervene_prepare(struct intervene_opts *change, const struct session_opts *o,
-		      struct intervene_rules *rules, struct err *e);
-
 /* With `wait`, wait until process l->pid has loaded libtorch. 0, or -ENOENT with *e: it has not. */
 int intervene_await_torch(struct trace_loop *l, bool wait, struct err *e);
 

@@ -431,9 +431,6 @@ uint64_t skew_more(const struct skew_row *r, size_t place);
 /* The row with the largest skew_more of those that come often; NULL: none. */
 const struct skew_row *skew_most(const struct skew_group *s, size_t rank);
 
-/* From the first call compared to the last. */
-uint64_t skew_span(const struct skew_group *s);
-
 /* How much one clock differs from another, from what collectives say of it (clock_fit.c). */
 
 /* On no rank a collective ends before all have started it. So what is to be added to the other

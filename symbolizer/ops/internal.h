@@ -93,9 +93,6 @@ struct inlined_call {
 	uint64_t vaddr;
 };
 
-/* Look at the call that ends at `behind`. False: it is no dispatch, or its end is not found. */
-bool inlined_call_find(struct elf_file *f, uint64_t behind, struct inlined_call *out);
-
 /* python_names.c: where Python's names of operators are others than the dispatcher's. `op`: without
  * namespace and overload, "add_". */
 

@@ -171,8 +171,8 @@ static void sums_close(struct observer *o)
 struct observer *observer_of_sums(bool whole, bool marks)
 {
 	struct sums_observer *s = malloc(sizeof(*s));
-	struct aggregate *sum = aggregate_new_by(AGGREGATE_DEFAULT | AGGREGATE_STEADY |
-						 AGGREGATE_WORKERS | (marks ? AGGREGATE_MARKS : 0));
+	struct aggregate *sum = aggregate_new(AGGREGATE_DEFAULT | AGGREGATE_STEADY |
+					      AGGREGATE_WORKERS | (marks ? AGGREGATE_MARKS : 0));
 	struct breakdown *steps = whole ? breakdown_new() : NULL;
 	if (!s || !sum || (whole && !steps)) {
 		aggregate_free(sum);

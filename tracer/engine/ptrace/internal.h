@@ -367,7 +367,6 @@ void tracee_watch_linker(struct tracee_process *p);
 struct tracee *tracee_add(struct tracer *t, pid_t tid);
 
 /* Forget its open ops. */
-void tracee_forget_ops(struct tracee *x);
 
 /* Forget the thread; with the last one also its process, whose exit is reported. NULL allowed. */
 void tracee_drop(struct tracer *t, struct tracee *x);
