@@ -1,5 +1,6 @@
 /* Methods of torch.distributed that are traced without being operators, by their exported names:
- * what DistributedDataParallel does with the gradients, and collectives of ProcessGroupGloo. */
+ * what DistributedDataParallel does with the gradients, collectives of ProcessGroupGloo, and what
+ * is done with a Work. */
 #include <errno.h>
 #include <string.h>
 
@@ -228,4 +229,42 @@ int gloo_plan(const char *symbol, struct arena *arena, struct op_probe *o, struc
 	o->abi = (struct op_abi){.nargs = n, .nresults = gives, .args = v, .results = v + n};
 	o->values_known = true;
 	return 0;
+}
+
+static void work_argument(struct abi_value *v, struct op_probe *o)
+{
+	*v = (struct abi_value){
+	    .how = ABI_WORD, .base = CXX_WORK, .read = 0, .flag_read = ABI_NO_READ};
+	o->abi = (struct op_abi){.nargs = 1, .args = v};
+	o->values_known = true;
+}
+
+/* bool Work::wait(std::chrono::milliseconds) (torch/csrc/distributed/c10d/Work.hpp). */
+int work_wait_plan(struct arena *arena, struct op_probe *o, struct op_plan *p)
+{
+	struct op_arg *a = arena_alloc(arena, sizeof(*a));
+	struct abi_value *v = arena_alloc(arena, sizeof(*v));
+	if (!a || !v)
+		return -ENOMEM;
+	*a = (struct op_arg){"self", "Work"};
+	*p = (struct op_plan){.flags = PLAN_PY};
+	o->desc.kind = OP_FUNCTION;
+	o->desc.name = "c10d::Work::wait";
+	o->desc.args = a;
+	o->desc.nargs = 1;
+	plan_read(p, (struct probe_read){.kind = READ_WORD, .a = 0});
+	work_argument(v, o);
+	return 0;
+}
+
+/* void Work::finish(std::exception_ptr), which is passed by reference (Itanium C++ ABI, 3.1.2.3)
+ * and holds the address of the exception; void AsyncWork::finishWorkGloo(). */
+void work_done_plan(struct op_probe *o, struct op_plan *p)
+{
+	*p = (struct op_plan){.flags = PLAN_ASIDE};
+	o->desc.name = o->role == ROLE_DONE ? "c10d::Work::finish" : "c10d::Work::written";
+	plan_read(p, (struct probe_read){.kind = READ_WORD, .a = 0});
+	if (o->role == ROLE_WRITTEN)
+		return;
+	plan_read(p, (struct probe_read){.kind = READ_MEM, .a = 1, .size = 8});
 }
