@@ -74,6 +74,12 @@ struct perf_sample {
 /* Set sample_type, sample_regs_user and sample_stack_user of *attr to these fields. */
 void perf_sample_ask(struct perf_event_attr *attr);
 
+/* Choose what samples are taken by, `hz` times a second: processor cycles or, where there is no
+ * such counter, the CPU clock; with the kernel's time where that is permitted. 0 or -errno with *e.
+ */
+int perf_sample_choose(uint64_t hz, struct perf_event_attr *attr, struct sampling *how,
+		       struct err *e);
+
 /* Parse a record of h->size bytes with any contents. False: it is of another type, or truncated. */
 bool perf_sample_parse(const struct perf_event_header *h, struct perf_sample *out);
 
