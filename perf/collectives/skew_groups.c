@@ -83,7 +83,7 @@ static bool is_own_time(const struct skew_group *s, const struct skew_verdict *v
 	uint64_t others = 0;
 	for (size_t i = 0; i < s->world->nranks; i++)
 		others += i == v->rank ? 0 : own_ns(&s->ranks[i]);
-	others /= s->world->nranks - 1;
+	others /= s->world->nranks > 1 ? s->world->nranks - 1 : 1;
 	return !s->nrows || v->explains ||
 	       (v->percent >= SKEW_PERCENT_SPREAD && own > others && own - others >= late / 4 * 3);
 }
