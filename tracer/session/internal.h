@@ -237,7 +237,10 @@ void session_look_for_kernels(struct session *s, const struct hit *h);
  * operators were not registered. */
 void session_complete_procs(struct session *s);
 
-/* session_procs.c, after each consume: free the slots of exited processes whose records are
+/* session_procs.c: update the engine as soon as the layout of the tensors of a process is known. */
+void session_update_procs(struct session *s);
+
+/* After each consume: free the slots of exited processes whose records are
  * decoded, many at a time. `all`: all records were consumed. */
 void session_free_ended(struct session *s, bool all);
 
