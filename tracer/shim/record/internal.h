@@ -280,4 +280,19 @@ void jump_handlers(struct shim_jumps *out);
 /* Do what a jump at an op that is left out does. Between inside_begin and inside_end. */
 void jump_idle(void);
 
+/* freed_code.c: report each code object that CPython frees, until pycode_unwatch. */
+void pycode_watch(void (*freed)(uint64_t code));
+void pycode_unwatch(void);
+
+/* new_operators.c: operators that ditrace has not heard of. PyTorch's own last as long as the
+ * process, and their names are in the library's file; one that the program defines may be gone,
+ * with its schema, before ditrace is scheduled. */
+
+/* Whether the operator "namespace::name" with the handle at this address is met for the first time
+ * since new_operators_begin, and is not in "aten". Tracks some hundreds at most. Thread-safe. */
+bool new_operators_meet(const char *name, uint64_t handle);
+
+/* Forget all operators met. */
+void new_operators_begin(void);
+
 #endif
