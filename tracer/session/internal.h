@@ -240,8 +240,8 @@ void session_complete_procs(struct session *s);
 /* session_procs.c: update the engine as soon as the layout of the tensors of a process is known. */
 void session_update_procs(struct session *s);
 
-/* After each consume: free the slots of exited processes whose records are
- * decoded, many at a time. `all`: all records were consumed. */
+/* After each consume: free the slots of exited processes whose records are decoded, many at a time.
+ * `all`: all records were consumed. */
 void session_free_ended(struct session *s, bool all);
 
 /* Whether no process is about to need a probe for its boxed calls. Placing a probe waits for RCU
@@ -312,7 +312,7 @@ struct turns_found {
 	unsigned turns;	 /* that this is of; 0: of too few to say anything */
 };
 
-/* `spent` of turns 1 to n (spent[0] is that of turn 1). */
+/* session_cost.c: `spent` of turns 1 to n (spent[0] is that of turn 1). */
 
 /* Sets what the remaining probes took in the turns of rest (idle_ns), by the turn beside each: an
  * entry costs the difference of the two, less that of the programs at their exits, and an exit
