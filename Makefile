@@ -24,7 +24,7 @@ LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(BUILD)/replay/runner_py.o $(BUILD)/trac
 # The library that goes into traced processes: its own parts, and what the other engines do, too.
 SHIM_SRC := $(call sources,tracer/shim,*.c) $(addprefix tracer/engine/,plan_reader.c shadow_stack.c native_walk.c pyframes.c ring.c brief.c \
 	sums.c) \
-	tracer/engine/shim/stub_image_x86_64.c symbolizer/code/regs_x86_64.c $(addprefix replay/numbers/,stats.c number.c compare.c compare_kernel.c spread.c verdict.c) symbolizer/event/names.c \
+	tracer/engine/shim/stub_image_x86_64.c $(addprefix replay/numbers/,stats.c number.c compare.c compare_kernel.c spread.c verdict.c) symbolizer/event/names.c \
 	base/err.c base/text.c
 SHIM_OBJ := $(SHIM_SRC:%.c=$(BUILD)/shim/%.o) $(BUILD)/tracer/shim/modes_py.o
 # Its many small functions are worth being optimised as one.

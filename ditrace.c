@@ -9,7 +9,7 @@
 #include "base/system.h"
 #include "base/text.h"
 #include "perf/collectives/collectives.h"
-#include "tui/model/processes.h"
+#include "tui/model/top.h"
 #include "tui/screen/screen.h"
 
 static const char version[] = "ditrace 0.1.0\n";

@@ -1,13 +1,17 @@
 #include "base/text.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
+
+#include "base/system.h"
 
 int terminal_color, terminal_pager;
 
@@ -74,4 +78,42 @@ void pager_wait(void)
 	while (waitpid(pager, NULL, 0) < 0 && errno == EINTR)
 		;
 	pager = 0;
+}
+
+enum { STATUS_EVERY_NS = 500000000 };
+
+void status_line_open(struct status_line *l)
+{
+	l->on = isatty(STDERR_FILENO) == 1;
+	l->begun_ns = clock_ns(CLOCK_MONOTONIC);
+}
+
+bool status_line_due(struct status_line *l)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	if (!l->on || now < l->next_ns)
+		return false;
+	l->next_ns = now + STATUS_EVERY_NS;
+	return true;
+}
+
+void status_line_show(struct status_line *l, const char *what, uint64_t n, uint64_t bytes,
+		      uint64_t lost)
+{
+	char count[40], size[32], gone[32];
+	uint64_t s = (clock_ns(CLOCK_MONOTONIC) - l->begun_ns) / 1000000000;
+	fprintf(stderr, "\r\033[K%" PRIu64 ":%02" PRIu64 "  %s  %s  %s lost", s / 60, s % 60,
+		text_counted(count, sizeof(count), n, what), text_bytes(size, sizeof(size), bytes),
+		text_count(gone, sizeof(gone), lost));
+	fflush(stderr);
+	l->shown = true;
+}
+
+void status_line_clear(struct status_line *l)
+{
+	if (!l->shown)
+		return;
+	fputs("\r\033[K", stderr);
+	fflush(stderr);
+	l->shown = false;
 }

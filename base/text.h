@@ -134,4 +134,24 @@ int pager_start(void);
 /* Close standard output and wait for the pager to exit; no effect without one. */
 void pager_wait(void);
 
+/* A line on the terminal of stderr, rewritten while something goes on. Zero-initialise. */
+struct status_line {
+	bool on;    /* stderr is a terminal, and the line was asked for */
+	bool shown; /* there is one to clear */
+	uint64_t begun_ns, next_ns;
+};
+
+void status_line_open(struct status_line *l);
+
+/* Whether it is time to show it again: twice a second. */
+bool status_line_due(struct status_line *l);
+
+/* "0:12  34,567 ops  1.2 MiB  0 lost": time since it was opened, `n` of `what`, size of the file,
+ * how much was lost. */
+void status_line_show(struct status_line *l, const char *what, uint64_t n, uint64_t bytes,
+		      uint64_t lost);
+
+/* Clear it, before anything else is printed there. */
+void status_line_clear(struct status_line *l);
+
 #endif

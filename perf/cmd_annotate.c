@@ -89,7 +89,7 @@ static int drop_gaps(struct annotate *x)
 	if (!trace_query_has_sums(x->query))
 		return 0;
 	aggregate_free(x->gap_sum);
-	x->gap_sum = aggregate_new_by(ANNOTATE_GAPS);
+	x->gap_sum = aggregate_new(ANNOTATE_GAPS);
 	return x->gap_sum ? 0 : -ENOMEM;
 }
 
@@ -185,10 +185,10 @@ static int prepare(struct annotate *x, struct err *e)
 		r = report_parse_percent(x->percent_limit, &x->opts.percent_limit, e);
 	if (r)
 		return r;
-	x->ops = aggregate_new_by(ANNOTATE_OPS | (x->choice.ops ? AGGREGATE_MARKS : 0));
-	x->gap_sum = aggregate_new_by(ANNOTATE_GAPS);
+	x->ops = aggregate_new(ANNOTATE_OPS | (x->choice.ops ? AGGREGATE_MARKS : 0));
+	x->gap_sum = aggregate_new(ANNOTATE_GAPS);
 	bool calls = trace_choice_of_calls(&x->choice);
-	x->whole = calls ? aggregate_new_by(AGGREGATE_WORKERS | AGGREGATE_STEADY) : NULL;
+	x->whole = calls ? aggregate_new(AGGREGATE_WORKERS | AGGREGATE_STEADY) : NULL;
 	if (!x->ops || !x->gap_sum || (calls && !x->whole))
 		return err_set(e, -ENOMEM, "no memory to sum up %s", x->path);
 	return 0;

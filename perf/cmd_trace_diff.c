@@ -70,7 +70,7 @@ static int read_trace(const char *path, const struct trace_choice *choice, struc
 		trace_query_end(query, 0, r, &e);
 		return r;
 	}
-	*out = aggregate_new_by(TRACE_DIFF_KEYS | (choice->ops ? AGGREGATE_MARKS : 0));
+	*out = aggregate_new(TRACE_DIFF_KEYS | (choice->ops ? AGGREGATE_MARKS : 0));
 	r = *out ? sum_up(path, query, *out, &e)
 		 : err_set(&e, -ENOMEM, "no memory to sum up %s", path);
 	trace_query_end(query, TRACE_SAY_LEFT_OUT, r, &e);

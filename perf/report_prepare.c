@@ -164,8 +164,8 @@ static int allocate_sums(struct report *p, unsigned keys, struct err *e)
 	if (p->opts.sort == REPORT_BY_FLOPS || p->opts.sort == REPORT_BY_FLOP_RATE)
 		keys |= AGGREGATE_FLOPS;
 	keys |= (of_calls ? AGGREGATE_PART : 0) | (p->choice.ops ? AGGREGATE_MARKS : 0);
-	p->sum = aggregate_new_by(keys | AGGREGATE_STEADY | workers);
-	p->gap_sum = p->gaps ? aggregate_new_by(AGGREGATE_LINE | workers) : NULL;
+	p->sum = aggregate_new(keys | AGGREGATE_STEADY | workers);
+	p->gap_sum = p->gaps ? aggregate_new(AGGREGATE_LINE | workers) : NULL;
 	p->tree = p->graph ? call_tree_new() : NULL;
 	p->overflow = overflow_new();
 	p->steps = has_steps ? breakdown_new() : NULL;

@@ -228,8 +228,11 @@ static void stay(struct intervene *v, struct trace_loop *l, uint64_t for_ns)
 	intervene_finish(v);
 }
 
-int intervene_prepare(struct intervene_opts *change, const struct session_opts *o,
-		      struct intervene_rules *rules, struct err *e)
+/* Check what does not go together, and read `change` into *rules, to be freed by the caller.
+ * Buffers stderr, so that a table is written in one piece amid the program's output. 0 or -errno
+ * with *e. */
+static int intervene_prepare(struct intervene_opts *change, const struct session_opts *o,
+			     struct intervene_rules *rules, struct err *e)
 {
 	static char buffer[1 << 16];
 	setvbuf(stderr, buffer, _IOFBF, sizeof(buffer));

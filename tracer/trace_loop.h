@@ -117,28 +117,6 @@ extern const char *const trace_phases[]; /* words of --phase, in the order of en
 /* Whether the arguments of session options are well-formed. 0, -EINVAL or -ENOMEM with *e. */
 int trace_options_check(const struct session_opts *o, struct err *e);
 
-/* status_line.c: a line on the terminal of stderr, rewritten while tracing goes on.
- * Zero-initialise.
- */
-struct status_line {
-	bool on;    /* stderr is a terminal, and the line was asked for */
-	bool shown; /* there is one to clear */
-	uint64_t begun_ns, next_ns;
-};
-
-void status_line_open(struct status_line *l);
-
-/* Whether it is time to show it again: twice a second. */
-bool status_line_due(struct status_line *l);
-
-/* "0:12  34,567 ops  1.2 MiB  0 lost": time since it was opened, `n` of `what`, size of the file,
- * how much was lost. */
-void status_line_show(struct status_line *l, const char *what, uint64_t n, uint64_t bytes,
-		      uint64_t lost);
-
-/* Clear it, before anything else is printed there. */
-void status_line_clear(struct status_line *l);
-
 struct intervene_beside;
 
 struct trace_loop {
@@ -268,12 +246,6 @@ bool intervene_traces(const struct session_opts *o);
  * else --sample 1/N, --capture with the engine shim, and --ops and --not-ops where what is changed
  * has no list of its own. */
 bool intervene_run_wanted(struct intervene_opts *change, struct session_opts *o, bool traces);
-
-/* Check what does not go together, and read `change` into *rules, to be freed by the caller.
- * Buffers stderr, so that a table is written in one piece amid the program's output. 0 or -errno
- * with *e. */
-int intervene_prepare(struct intervene_opts *change, const struct session_opts *o,
-		      struct intervene_rules *rules, struct err *e);
 
 /* With `wait`, wait until process l->pid has loaded libtorch. 0, or -ENOENT with *e: it has not. */
 int intervene_await_torch(struct trace_loop *l, bool wait, struct err *e);

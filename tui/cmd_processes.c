@@ -10,7 +10,7 @@
 #include "base/system.h"
 #include "base/text.h"
 #include "symbolizer/target/process.h"
-#include "tui/model/processes.h"
+#include "tui/model/top.h"
 #include "tui/screen/screen.h"
 
 enum { HEAD = 3, FOOT = 4, REFRESH_MS = 1000, KEY_MS = 50 };

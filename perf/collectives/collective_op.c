@@ -267,3 +267,115 @@ void collective_json(const struct collectives *c, FILE *f, const struct op_event
 	json_close(&j, '}');
 	putc('\n', f);
 }
+
+/* Whether a DTensor calls it (torch/distributed/tensor, 2.5 to 2.13; before that _tensor). */
+static bool is_of_dtensor(const struct py_stack *s)
+{
+	for (uint16_t i = 0; s && i < s->depth; i++)
+		if (strstr(s->frames[i]->file, "/torch/distributed/tensor/") ||
+		    strstr(s->frames[i]->file, "/torch/distributed/_tensor/"))
+			return true;
+	return false;
+}
+
+const char *collective_purpose_of(const struct collectives *c, const struct op_event *ev)
+{
+	const struct block_pairs *p = &c->blocks;
+	const struct code_block *found = NULL;
+	const char *module = py_stack_module(ev->stack);
+	for (size_t i = 0; i < p->nnow; i++) {
+		const struct code_block *b = &p->open[p->now[i]];
+		if (b->pid == ev->pid && b->tid == ev->tid && b->rank1 == ev->rank1 &&
+		    b->start_ns <= ev->start_ns)
+			found = b;
+	}
+	if (found && !strncmp(found->name, "FSDP::", 6))
+		return found->name;
+	return is_of_dtensor(ev->stack) ? module ? module : py_stack_module(ev->backward_of) : NULL;
+}
+
+bool collective_is_numbered(const struct collective *what, const struct op_event *ev)
+{
+	return what->in_sequence && !ev->thrown;
+}
+
+/* The call of a collective that began then; NULL: none. */
+static struct collective_call *find_call(const struct collectives *c, const struct op_event *ev,
+					 const struct collective_group **group)
+{
+	struct collective what;
+	int64_t process =
+	    collective_of(ev, &what) ? collective_process_of(c, ev->pid, ev->rank1) : -1;
+	uint32_t i = process < 0 ? 0 : c->processes[process].first1;
+	for (; i; i = c->groups[i - 1].next1) {
+		const struct collective_calls *calls =
+		    &c->groups[i - 1].calls[collective_is_numbered(&what, ev)];
+		*group = &c->groups[i - 1];
+		size_t n = array_up_to(calls->all, calls->n, sizeof(*calls->all), ev->start_ns);
+		if (n && calls->all[n - 1].start_ns == ev->start_ns)
+			return &calls->all[n - 1];
+	}
+	return NULL;
+}
+
+static void choose_none(struct collective_calls *calls)
+{
+	for (size_t k = 0; k < calls->n; k++)
+		calls->all[k].chosen = false;
+}
+
+void collectives_choose_none(struct collectives *c)
+{
+	for (size_t i = 0; i < c->ngroups; i++) {
+		choose_none(&c->groups[i].calls[NOT_NUMBERED]);
+		choose_none(&c->groups[i].calls[NUMBERED]);
+	}
+}
+
+void collectives_choose(struct collectives *c, const struct op_event *ev)
+{
+	const struct collective_group *g;
+	struct collective_call *call = find_call(c, ev, &g);
+	if (call)
+		call->chosen = true;
+}
+
+bool collectives_number(const struct collectives *c, const struct op_event *ev, unsigned *group,
+			uint64_t *number)
+{
+	const struct collective_group *g;
+	const struct collective_call *call = find_call(c, ev, &g);
+	const struct collective_calls *calls = call ? &g->calls[NUMBERED] : NULL;
+	if (!call || call < calls->all || call >= calls->all + calls->n || !g->address ||
+	    !c->processes[g->process].whole || c->processes[g->process].unnamed || c->lost ||
+	    c->summed)
+		return false;
+	*group = g->number;
+	*number = (uint64_t)(call - calls->all) + 1;
+	return true;
+}
+
+uint64_t collectives_done(const struct collectives *c, const struct op_event *ev, bool *waited,
+			  uint64_t *waited_ns)
+{
+	const struct collective_group *g;
+	const struct collective_call *call = find_call(c, ev, &g);
+	*waited = call && call->wait_ns;
+	*waited_ns = *waited ? call->waited_ns : 0;
+	return call ? call->done_ns : 0;
+}
+
+const char *collectives_purpose(const struct collectives *c, const struct op_event *ev)
+{
+	const struct collective_group *g;
+	const struct collective_call *call = find_call(c, ev, &g);
+	return call ? c->rows[call->row].purpose : NULL;
+}
+
+int64_t collectives_bucket(const struct collectives *c, const struct op_event *ev)
+{
+	const struct collective_group *g;
+	const struct collective_call *call = find_call(c, ev, &g);
+	return call && call->bucket1 ? c->buckets.rows[c->buckets.all[call->bucket1 - 1].row].number
+				     : -1;
+}

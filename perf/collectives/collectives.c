@@ -208,12 +208,6 @@ static int64_t row_of_calls(struct collectives *c, const struct collective *what
 	return id;
 }
 
-/* What threw took no part. */
-static bool is_numbered(const struct collective *what, const struct op_event *ev)
-{
-	return what->in_sequence && !ev->thrown;
-}
-
 static void begins_by(uint64_t *first_ns, uint64_t ns)
 {
 	*first_ns = ns < *first_ns ? ns : *first_ns;
@@ -234,7 +228,7 @@ static int see_event(struct collectives *c, const struct op_event *ev)
 		return process < 0 ? -ENOMEM : collectives_see_wait(c, (uint32_t)process, ev);
 	struct collective_group *g =
 	    process < 0 ? NULL : group_of(c, (uint32_t)process, what.group);
-	struct collective_calls *calls = g ? &g->calls[is_numbered(&what, ev)] : NULL;
+	struct collective_calls *calls = g ? &g->calls[collective_is_numbered(&what, ev)] : NULL;
 	if (!g || array_grow(&calls->all, &calls->room, calls->n + 1, sizeof(*calls->all)))
 		return -ENOMEM;
 	int64_t row =
@@ -303,87 +297,6 @@ int collectives_see(struct collectives *c, const struct trace_item *item)
 	default:
 		return 0;
 	}
-}
-
-/* The call of a collective that began then; NULL: none. */
-static struct collective_call *find_call(const struct collectives *c, const struct op_event *ev,
-					 const struct collective_group **group)
-{
-	struct collective what;
-	int64_t process =
-	    collective_of(ev, &what) ? collective_process_of(c, ev->pid, ev->rank1) : -1;
-	uint32_t i = process < 0 ? 0 : c->processes[process].first1;
-	for (; i; i = c->groups[i - 1].next1) {
-		const struct collective_calls *calls =
-		    &c->groups[i - 1].calls[is_numbered(&what, ev)];
-		*group = &c->groups[i - 1];
-		size_t n = array_up_to(calls->all, calls->n, sizeof(*calls->all), ev->start_ns);
-		if (n && calls->all[n - 1].start_ns == ev->start_ns)
-			return &calls->all[n - 1];
-	}
-	return NULL;
-}
-
-static void choose_none(struct collective_calls *calls)
-{
-	for (size_t k = 0; k < calls->n; k++)
-		calls->all[k].chosen = false;
-}
-
-void collectives_choose_none(struct collectives *c)
-{
-	for (size_t i = 0; i < c->ngroups; i++) {
-		choose_none(&c->groups[i].calls[NOT_NUMBERED]);
-		choose_none(&c->groups[i].calls[NUMBERED]);
-	}
-}
-
-void collectives_choose(struct collectives *c, const struct op_event *ev)
-{
-	const struct collective_group *g;
-	struct collective_call *call = find_call(c, ev, &g);
-	if (call)
-		call->chosen = true;
-}
-
-bool collectives_number(const struct collectives *c, const struct op_event *ev, unsigned *group,
-			uint64_t *number)
-{
-	const struct collective_group *g;
-	const struct collective_call *call = find_call(c, ev, &g);
-	const struct collective_calls *calls = call ? &g->calls[NUMBERED] : NULL;
-	if (!call || call < calls->all || call >= calls->all + calls->n || !g->address ||
-	    !c->processes[g->process].whole || c->processes[g->process].unnamed || c->lost ||
-	    c->summed)
-		return false;
-	*group = g->number;
-	*number = (uint64_t)(call - calls->all) + 1;
-	return true;
-}
-
-uint64_t collectives_done(const struct collectives *c, const struct op_event *ev, bool *waited,
-			  uint64_t *waited_ns)
-{
-	const struct collective_group *g;
-	const struct collective_call *call = find_call(c, ev, &g);
-	*waited = call && call->wait_ns;
-	*waited_ns = *waited ? call->waited_ns : 0;
-	return call ? call->done_ns : 0;
-}
-
-const char *collectives_purpose(const struct collectives *c, const struct op_event *ev)
-{
-	const struct collective_group *g;
-	const struct collective_call *call = find_call(c, ev, &g);
-	return call ? c->rows[call->row].purpose : NULL;
-}
-
-int64_t collectives_bucket(const struct collectives *c, const struct op_event *ev)
-{
-	const struct collective_group *g;
-	const struct collective_call *call = find_call(c, ev, &g);
-	return call && call->bucket1 ? c->buckets.rows[c->buckets.all[call->bucket1 - 1].row].number
-				     : -1;
 }
 
 static int sum_work(struct collective_row *r, const struct collective_call *call)

@@ -9,7 +9,7 @@
 #include "perf/collectives/collectives.h"
 #include "perf/report/aggregate.h"
 #include "perf/report/blocks.h"
-#include "perf/report/stacks.h"
+#include "perf/report/report.h"
 #include "symbolizer/target/process.h"
 
 #define COLLECTIVE_OPEN UINT64_MAX /* a call that had not ended */
@@ -238,11 +238,14 @@ void buckets_free(struct buckets *b);
  * begins: most calls first, then as they stand; *out of them, to be freed. NULL: no memory. */
 void *collectives_sort(const void *all, size_t n, size_t size, size_t *out);
 
-/* buckets_print.c: a table, and a JSON array, of all rows with calls. */
+/* A table, and a JSON array, of all rows with calls. */
 int buckets_print(const struct collectives *c, FILE *f, const struct collectives_opts *opts);
 void buckets_json(const struct collectives *c, struct json_out *j);
 
-/* purpose.c. What it is called for: the innermost block of record_function that is open on its
+/* Whether it counts in its group's sequence: what threw took no part. */
+bool collective_is_numbered(const struct collective *what, const struct op_event *ev);
+
+/* What it is called for: the innermost block of record_function that is open on its
  * thread, if it is of those by which fully_shard (torch/distributed/fsdp/_fully_shard, 2.13) tells
  * for which module it gathers; others' names may be others in each step. Of a DTensor's, the
  * module. */
@@ -443,7 +446,7 @@ void skew_group_see_usage(struct skew_group *s, size_t place, const struct trace
  * calls. NULL: none has any. */
 const struct skew_group *skew_first(const struct skew *s);
 
-/* skew_verdict.c */
+/* skew_groups.c */
 struct skew_verdict skew_verdict(const struct skew_group *s);
 
 /* The same, found once. */
@@ -460,9 +463,6 @@ uint64_t skew_more(const struct skew_row *r, size_t place);
 
 /* The row with the largest skew_more of those that come often; NULL: none. */
 const struct skew_row *skew_most(const struct skew_group *s, size_t rank);
-
-/* From the first call compared to the last. */
-uint64_t skew_span(const struct skew_group *s);
 
 /* How much one clock differs from another, from what collectives say of it (clock_fit.c). */
 

@@ -77,6 +77,12 @@ static uint64_t least_lead(const struct skew_group *s)
 	return s->n > 1 ? s->span_ns / (s->n - 1) * SKEW_PERCENT_MIN / 100 : 0;
 }
 
+/* From the first call compared to the last. */
+static uint64_t skew_span(const struct skew_group *s)
+{
+	return s->n ? s->entries[s->n - 1].last_ns - s->entries[0].first_ns : 0;
+}
+
 /* What comes once, such as the start of a rank, would outweigh in a mean what comes each time, and
  * many small leads, of several calls in a step, in a count what matters. `leads` is sorted, the
  * longest first. */
@@ -281,11 +287,6 @@ static uint64_t waited(const struct skew_group *s, size_t rank, uint64_t from, u
 		from = end;
 	}
 	return ns;
-}
-
-uint64_t skew_span(const struct skew_group *s)
-{
-	return s->n ? s->entries[s->n - 1].last_ns - s->entries[0].first_ns : 0;
 }
 
 static int add_time(struct skew_group *s, size_t place, const struct op_event *ev,

@@ -1,10 +1,164 @@
-/* Which rank the others wait for, of all groups: which of them says most. */
+/* Which rank the others wait for: whether one holds the others of its group up, and what it does
+ * meanwhile; and of all groups, which says most. */
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "perf/collectives/internal.h"
+
+uint64_t skew_more(const struct skew_row *r, size_t place)
+{
+	uint64_t others = place == r->most ? r->second_ns : r->ns[r->most];
+	return r->ns[place] > others ? r->ns[place] - others : 0;
+}
+
+/* What comes less often than a rank must be late to be named is none of its habits. */
+static bool is_often(const struct skew_group *s, const struct skew_row *r, size_t rank)
+{
+	const size_t least = s->usual / 4 < SKEW_CALLS_MIN ? s->usual / 4 : SKEW_CALLS_MIN;
+	return r->ns[s->world->nranks + rank] >= least;
+}
+
+const struct skew_row *skew_most(const struct skew_group *s, size_t rank)
+{
+	const struct skew_row *most = NULL;
+	uint64_t ns = 0;
+	for (size_t i = 0; i < s->nrows; i++) {
+		uint64_t more = skew_more(&s->rows[i], rank);
+		if (more <= ns || !is_often(s, &s->rows[i], rank))
+			continue;
+		most = &s->rows[i];
+		ns = more;
+	}
+	return most;
+}
+
+/* By how much times of two hosts may be wrongly compared. */
+static uint64_t doubt(const struct collectives *c)
+{
+	uint64_t most = 0;
+	for (size_t i = 0; i < c->nclocks; i++) {
+		const struct trace_clock *k = c->clocks[i];
+		uint64_t ns = k->spread_ns < k->known_ns ? k->spread_ns : k->known_ns;
+		most = ns > most ? ns : most;
+	}
+	return most;
+}
+
+static double delayed(const struct skew_rank *r)
+{
+	const struct trace_usage *u = skew_used(r);
+	return u->ns ? (double)u->wait_ns / (double)u->ns : 0;
+}
+
+/* The time of the quota is that of all processors on which the group has threads: the one thread
+ * waited no longer for that, but maybe less long. */
+static enum skew_cause cause_of(const struct skew_rank *r)
+{
+	const struct trace_usage *u = skew_used(r);
+	const bool is_much = u->throttled_ns >= u->wait_ns / 4;
+	if (r->used.is_throttled_unknown || (u->throttled_is_least && !is_much))
+		return SKEW_UNKNOWN;
+	if (!is_much)
+		return SKEW_OTHERS;
+	return u->throttled_is_least || u->throttled_ns >= u->wait_ns / 4 * 3 ? SKEW_QUOTA
+									      : SKEW_BOTH;
+}
+
+static double throttled(const struct skew_rank *r)
+{
+	const struct trace_usage *u = skew_used(r);
+	return u->ns ? (double)u->throttled_ns / (double)u->ns : 0;
+}
+
+static double more_delayed(const struct skew_group *s, size_t rank)
+{
+	double others = 0;
+	for (size_t i = 0; i < s->world->nranks; i++)
+		others += i == rank ? 0 : delayed(&s->ranks[i]);
+	return delayed(&s->ranks[rank]) - others / (double)(s->world->nranks - 1);
+}
+
+/* Whether a rank lacks a processor for longer than the others, by half of what it is late, and
+ * much: processors are never shared quite evenly. */
+static bool is_short_of_processor(const struct skew_verdict *v)
+{
+	return v->more_delayed * 100 >= v->percent / 2 &&
+	       v->more_delayed * 100 >= SKEW_PERCENT_SPREAD;
+}
+
+static uint64_t own_ns(const struct skew_rank *r)
+{
+	return r->ops_ns + r->gaps_ns + r->elsewhere_ns;
+}
+
+/* Whether a rank is for longer in what is its own: a line explains half of what it is late; or,
+ * where it could be what a processor happens to be slower, all of its time most of it, and if that
+ * is much. Else it only goes on later after the collective before, as of two ranks one is always
+ * told first, which takes long where processors are short. */
+static bool is_own_time(const struct skew_group *s, const struct skew_verdict *v)
+{
+	const uint64_t late = s->ranks[v->rank].usual_ns, own = own_ns(&s->ranks[v->rank]);
+	uint64_t others = 0;
+	for (size_t i = 0; i < s->world->nranks; i++)
+		others += i == v->rank ? 0 : own_ns(&s->ranks[i]);
+	others /= s->world->nranks > 1 ? s->world->nranks - 1 : 1;
+	return !s->nrows || v->explains ||
+	       (v->percent >= SKEW_PERCENT_SPREAD && own > others && own - others >= late / 4 * 3);
+}
+
+/* Whether `last` of `all`, a sum of weights whose squares sum up to `squares`, is more than half
+ * and more than chance by SKEW_DEVIATIONS standard deviations, were each equally likely to be of
+ * any rank, each of which has this part. */
+static bool is_beyond_chance(double last, double all, double squares, double part)
+{
+	return last > all / 2 &&
+	       last >= all * part + SKEW_DEVIATIONS * sqrt(squares * part * (1 - part));
+}
+
+/* A rank is named if it comes last in more than half of the calls that were waited for and more
+ * often than chance, by number or with each weighed by its place by length (as Wilcoxon's signed
+ * ranks; F. Wilcoxon, Biometrics Bulletin 1, 1945), as what makes it late may be longer than what
+ * makes any rank late, if it is longer in what is its own or without a processor, and if the others
+ * wait for it for a part of the time that matters, and for longer than what is not known of the
+ * hosts' clocks. */
+struct skew_verdict skew_verdict(const struct skew_group *s)
+{
+	struct skew_verdict v = {0};
+	const double n = (double)s->waited, part = 1.0 / (double)s->world->nranks;
+	for (size_t i = 1; i < s->world->nranks; i++)
+		v.rank = s->ranks[i].usual_ns > s->ranks[v.rank].usual_ns ? i : v.rank;
+	const struct skew_rank *r = &s->ranks[v.rank];
+	if (s->n < 2 || s->world->nranks < 2)
+		return v;
+	v.percent = s->span_ns ? 100.0 * (double)r->usual_ns / (double)s->span_ns : 0;
+	v.median_ns = histogram_quantile(&r->leads_ns, 0.5);
+	v.is_late = s->waited >= SKEW_CALLS_MIN &&
+		    (is_beyond_chance((double)r->waited, n, n, part) ||
+		     is_beyond_chance(r->weight, s->weight, s->weight_squares, part)) &&
+		    v.percent >= SKEW_PERCENT_MIN && v.median_ns > doubt(s->c);
+	v.delayed = delayed(r);
+	v.more_delayed = more_delayed(s, v.rank);
+	v.has_no_processor = v.is_late && is_short_of_processor(&v);
+	v.row = skew_most(s, v.rank);
+	uint64_t more = v.row ? skew_more(v.row, v.rank) : 0;
+	v.more_ns = r->waited ? more / r->waited : 0;
+	v.explains = v.row && more >= r->usual_ns / 2;
+	v.is_named = v.is_late && (v.has_no_processor || is_own_time(s, &v));
+	v.cause = cause_of(r);
+	v.throttled = throttled(r);
+	return v;
+}
+
+const struct skew_verdict *skew_judged(struct skew_group *s)
+{
+	if (!s->is_judged)
+		s->verdict = skew_verdict(s);
+	s->is_judged = true;
+	return &s->verdict;
+}
 
 static int add_group(struct skew *s, const struct collective_world *w)
 {

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "perf/diff/internal.h"
+#include "perf/diff/trace_diff.h"
 
 #include <errno.h>
 #include <math.h>

@@ -9,7 +9,6 @@
 
 #include "base/arena.h"
 #include "base/text.h"
-#include "perf/diff/internal.h"
 
 enum { KEY_MAX = 8192 };
 
@@ -99,7 +98,11 @@ static int match_level(struct trace_diff *d, struct match_entry *all, size_t n,
 	return r;
 }
 
-int trace_diff_match(const struct aggregate *a, const struct aggregate *b, struct trace_diff *out)
+/* Fill out->rows: pairs, and the rows that only one trace has. Rows are paired by op, phase, file
+ * name, line, function and shape; the rest with the text of the line in place of its number; the
+ * rest of those by all but the shape, by line number and then by text. 0 or -ENOMEM. */
+static int trace_diff_match(const struct aggregate *a, const struct aggregate *b,
+			    struct trace_diff *out)
 {
 	size_t na, nb, n = 0;
 	const struct aggregate_row *const *ra = aggregate_rows(a, &na);

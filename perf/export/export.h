@@ -64,7 +64,7 @@ int export_perfetto(struct export_in *in, FILE *f, struct err *e);
 /* Folded stacks as flamegraph.pl reads them: Python frames, outermost first, then ops, and the self
  * time of the last op in ns. With `devices`: the frames that locate an op, the op, what it
  * launched, and the time of that on the device. With samples: mixed stacks
- * (perf/report/call_tree.h) and their weights. Memory grows with the number of distinct stacks. */
+ * (perf/calls/call_tree.h) and their weights. Memory grows with the number of distinct stacks. */
 int export_folded(struct export_in *in, FILE *f, struct err *e);
 
 /* A flame graph as a picture (SVG) without scripts: Python frames and ops, with the backward beside

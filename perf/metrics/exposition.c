@@ -46,7 +46,7 @@ void expose_label(const struct exposition *x, const char *name, const char *valu
 	metrics_print_label(x->f, value);
 }
 
-void expose_label_number(const struct exposition *x, const char *name, int32_t n)
+static void expose_label_number(const struct exposition *x, const char *name, int32_t n)
 {
 	if (n >= 0)
 		fprintf(x->f, ",%s=\"%" PRId32 "\"", name, n);

@@ -10,9 +10,6 @@
 
 enum { STEP_BUCKETS = 16, COLLECTIVE_KINDS = 24 };
 
-/* Upper bounds, ns; the last bucket has none. */
-extern const uint64_t metrics_step_bounds[STEP_BUCKETS];
-
 /* A whole step that may turn out to have lacked ops. */
 struct held_step {
 	uint64_t start_ns, end_ns, parts[BREAKDOWN_PARTS];
@@ -108,7 +105,6 @@ const struct metrics_series *expose_process(const struct exposition *x, size_t *
  * out. */
 void expose_sample(const struct exposition *x, const char *name, const struct metrics_series *s);
 void expose_label(const struct exposition *x, const char *name, const char *value);
-void expose_label_number(const struct exposition *x, const char *name, int32_t n);
 void expose_count(const struct exposition *x, uint64_t n);
 void expose_seconds(const struct exposition *x, uint64_t ns);
 void expose_moment(const struct exposition *x, uint64_t monotonic_ns);

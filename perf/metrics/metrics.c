@@ -57,7 +57,7 @@ static struct metrics_series *add_series(struct metrics *m, int32_t pid,
 /* Most processes that load data have none of these of their own. */
 static int begin_series(struct metrics_series *s)
 {
-	s->ops = aggregate_new_by(AGGREGATE_OP | AGGREGATE_PHASE | AGGREGATE_STEADY);
+	s->ops = aggregate_new(AGGREGATE_OP | AGGREGATE_PHASE | AGGREGATE_STEADY);
 	s->breakdown = s->pid ? breakdown_new() : NULL;
 	if (!s->ops || (s->pid && !s->breakdown))
 		return -ENOMEM;

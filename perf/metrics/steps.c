@@ -10,7 +10,8 @@
 
 #define MS 1000000u
 #define S 1000000000u
-const uint64_t metrics_step_bounds[STEP_BUCKETS] = {
+/* Upper bounds, ns; the last bucket has none. */
+static const uint64_t step_bounds[STEP_BUCKETS] = {
     1 * MS,   2500000,	5 * MS,	      10 * MS,	25 * MS,   50 * MS,   100 * MS,	 250 * MS,
     500 * MS, 1ull * S, 2500ull * MS, 5ull * S, 10ull * S, 30ull * S, 60ull * S, 300ull * S};
 
@@ -58,7 +59,7 @@ static void count_step(struct metrics_steps *s, const struct held_step *h)
 {
 	uint64_t ns = h->end_ns - h->start_ns;
 	unsigned i = 0;
-	while (i < STEP_BUCKETS && ns > metrics_step_bounds[i])
+	while (i < STEP_BUCKETS && ns > step_bounds[i])
 		i++;
 	s->buckets[i]++;
 	s->steps++;
@@ -87,7 +88,7 @@ static void print_histogram(const struct exposition *x, const struct metrics_ser
 		sum += s->steps.buckets[i];
 		expose_sample(x, "ditrace_step_seconds_bucket", s);
 		if (i < STEP_BUCKETS)
-			text_float(bound, sizeof(bound), (double)metrics_step_bounds[i] / 1e9);
+			text_float(bound, sizeof(bound), (double)step_bounds[i] / 1e9);
 		expose_label(x, "le", i < STEP_BUCKETS ? bound : "+Inf");
 		expose_count(x, sum);
 	}

@@ -239,11 +239,8 @@ static inline uint64_t aggregate_base(const struct aggregate_totals *t,
 
 struct aggregate;
 
-/* Rows by AGGREGATE_DEFAULT. NULL if out of memory. */
-struct aggregate *aggregate_new(void);
-
 /* Rows by `keys`. NULL if out of memory. */
-struct aggregate *aggregate_new_by(unsigned keys);
+struct aggregate *aggregate_new(unsigned keys);
 
 unsigned aggregate_keys(const struct aggregate *a);
 

@@ -22,7 +22,7 @@ struct memo_pair {
 };
 _Static_assert(sizeof(struct memo_pair) == CACHE_LINE, "a pair of memos is a cache line");
 
-struct aggregate *aggregate_new_by(unsigned keys)
+struct aggregate *aggregate_new(unsigned keys)
 {
 	const unsigned others = AGGREGATE_SHAPE | AGGREGATE_DTYPE | AGGREGATE_DEVICE |
 				AGGREGATE_SYMBOL | AGGREGATE_SAMPLES;
@@ -35,11 +35,6 @@ struct aggregate *aggregate_new_by(unsigned keys)
 		a->memos = aligned_alloc(CACHE_LINE, MEMO_PAIRS * sizeof(*a->memos));
 	aggregate_forget(a);
 	return a;
-}
-
-struct aggregate *aggregate_new(void)
-{
-	return aggregate_new_by(AGGREGATE_DEFAULT);
 }
 
 static unsigned keys_of_memory(const struct aggregate *a)

@@ -14,7 +14,6 @@
 #include "perf/report/blocks.h"
 #include "perf/report/devices.h"
 #include "perf/report/report.h"
-#include "perf/report/stacks.h"
 
 /* What the percentages of rows are of, and the options with that of devices. */
 struct aggregate_totals report_totals(const struct aggregate *a, const struct report_opts *opts);

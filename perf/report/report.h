@@ -96,6 +96,16 @@ bool breakdown_span(const struct breakdown *b, int32_t pid, uint32_t rank1,
  * one that pins memory (torch/utils/data/_utils/worker.py, pin_memory.py). */
 bool breakdown_is_worker(const struct py_stack *s);
 
+/* Whether a frame is of a file of torch with `path` in its name. s: NULL allowed. */
+bool breakdown_passes(const struct py_stack *s, const char *path);
+
+/* Whether it is the optimizer's own op, not one of the closure that its step may call (LBFGS,
+ * Lightning): between it and the optimizer are files of torch alone, or of the step itself. */
+bool breakdown_is_of_optimizer(const struct py_stack *s);
+
+/* The frame that asked a DataLoader for data, or NULL. s: NULL allowed. */
+const struct py_frame *breakdown_asks_for_data(const struct py_stack *s);
+
 /* The table of times at the end of run and attach, and of ditrace report. */
 
 enum report_sort {

@@ -162,9 +162,6 @@ struct clock_source {
 int trace_clocks_find(struct clock_source *files, size_t nfiles, struct trace_clock **out,
 		      size_t *n);
 
-/* A time of that clock as of the first one. */
-uint64_t trace_clock_time(const struct trace_clock *c, uint64_t ns);
-
 /* Ops, stacks and frames get the ids `first`, first + step, ... instead of 0, 1, ... Call it before
  * anything is read. */
 void trace_reader_number_ids(struct trace_reader *r, uint32_t first, uint32_t step);

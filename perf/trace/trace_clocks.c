@@ -21,7 +21,8 @@ void trace_clocks_by(trace_clocks_fn *fn)
 	clocks_by = fn;
 }
 
-uint64_t trace_clock_time(const struct trace_clock *c, uint64_t ns)
+/* A time of that clock as of the first one. */
+static uint64_t trace_clock_time(const struct trace_clock *c, uint64_t ns)
 {
 	int64_t since = (int64_t)(ns - c->at_ns);
 	return ns + (uint64_t)c->shift_ns + (uint64_t)(int64_t)(c->drift * (double)since);

@@ -3,8 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "replay/numbers/simd_x86_64.h"
-
 #define INLINE static inline __attribute__((always_inline))
 
 enum { LANES = 8 };

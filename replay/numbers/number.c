@@ -3,8 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "replay/numbers/simd_x86_64.h"
-
 /* Conversions from half and bfloat16 by bits: faster than the compiler's on machines without
  * instructions for it, and the same result everywhere. */
 static inline __attribute__((always_inline)) float from_half(uint16_t h)

@@ -255,4 +255,15 @@ bool verdict_is_sure(const struct compare_stats *s, int dtype, bool exact, doubl
 enum verdict verdict_allclose(const struct compare_stats *s, double atol, double rtol, char *why,
 			      size_t size, double *score);
 
+/* Variants of the comparison loops, the one part of replay/ that depends on the machine. */
+
+/* Put before a function: compile it for these x86-64 psABI levels too, selected at load time. Empty
+ * on other machines and with compilers without target_clones. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                             \
+    !defined(__SANITIZE_ADDRESS__)
+#define COMPARE_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define COMPARE_CLONES
+#endif
+
 #endif

@@ -64,19 +64,26 @@ static inline uint64_t arch_shift_in(uint64_t bits, uint64_t w)
 /* Maps DWARF register numbers to enum arch_reg; the last one, the return address, maps to ARCH_IP.
  * System V ABI for AMD64, figure 3.36. */
 enum { ARCH_DWARF_REGS = 17, ARCH_DWARF_SP = 7 };
-extern const uint8_t arch_dwarf_reg[ARCH_DWARF_REGS];
+static const uint8_t arch_dwarf_reg[ARCH_DWARF_REGS] = {
+    ARCH_AX, ARCH_DX,  ARCH_CX,	 ARCH_BX,  ARCH_SI,  ARCH_DI,  ARCH_BP,	 ARCH_SP, ARCH_R8,
+    ARCH_R9, ARCH_R10, ARCH_R11, ARCH_R12, ARCH_R13, ARCH_R14, ARCH_R15, ARCH_IP};
 
 /* The general registers, enum arch_reg, by their number in an instruction; Intel SDM volume 2,
  * table 2-2. */
 enum { ARCH_NUMBERED_REGS = 16 };
-extern const uint8_t arch_numbered_reg[ARCH_NUMBERED_REGS];
+static const uint8_t arch_numbered_reg[ARCH_NUMBERED_REGS] = {
+    ARCH_AX, ARCH_CX, ARCH_DX,	ARCH_BX,  ARCH_SP,  ARCH_BP,  ARCH_SI,	ARCH_DI,
+    ARCH_R8, ARCH_R9, ARCH_R10, ARCH_R11, ARCH_R12, ARCH_R13, ARCH_R14, ARCH_R15};
 
 /* Registers of the integer arguments in order, enum arch_reg; System V ABI for AMD64, 3.2.3. */
-extern const uint8_t arch_int_arg[ARCH_INT_ARGS];
+static const uint8_t arch_int_arg[ARCH_INT_ARGS] = {ARCH_DI, ARCH_SI, ARCH_DX,
+						    ARCH_CX, ARCH_R8, ARCH_R9};
 
 /* Caller-saved integer registers, as a bit mask of 1 << enum arch_reg; System V ABI for AMD64,
  * figure 3.4. All SSE registers are caller-saved. */
-extern const uint32_t arch_call_clobbers;
+static const uint32_t arch_call_clobbers = 1 << ARCH_AX | 1 << ARCH_CX | 1 << ARCH_DX |
+					   1 << ARCH_SI | 1 << ARCH_DI | 1 << ARCH_R8 |
+					   1 << ARCH_R9 | 1 << ARCH_R10 | 1 << ARCH_R11;
 
 enum arch_flow {
 	ARCH_FLOW_NEXT, /* falls through */

@@ -6,7 +6,6 @@
 #include <capstone/capstone.h>
 
 #include "symbolizer/code/cfg.h"
-#include "symbolizer/code/paths.h"
 #include "symbolizer/code/return_sites.h"
 
 struct return_sites_ctx {

@@ -1,5 +1,5 @@
 /* The values of registers and memory operands while a path is executed. */
-#include "symbolizer/code/paths.h"
+#include "symbolizer/code/cfg.h"
 
 #include <capstone/capstone.h>
 #include <string.h>

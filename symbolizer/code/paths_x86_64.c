@@ -1,4 +1,4 @@
-#include "symbolizer/code/paths.h"
+#include "symbolizer/code/cfg.h"
 
 #include <capstone/capstone.h>
 #include <errno.h>

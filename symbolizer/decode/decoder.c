@@ -244,3 +244,46 @@ void decoder_free(struct decoder *d)
 	reorder_buffer_free(&d->reorder_buffer);
 	free(d);
 }
+
+/* The process can write anything there, and may have ended in the middle of it. */
+static void settle_counts(struct sum_counts *c)
+{
+	c->thrown = c->thrown < c->calls ? c->thrown : c->calls;
+	c->inner_ns = c->inner_ns < c->ns ? c->inner_ns : c->ns;
+	c->last_ns = c->last_ns > c->first_ns ? c->last_ns : c->first_ns;
+	c->max_ns = c->max_ns > c->min_ns ? c->max_ns : c->min_ns;
+}
+
+/* Of a node that was summed up nobody knows the forward op. */
+void decoder_give_sum(struct decoder *d, struct target *t, const struct hit *h, struct open_op *o,
+		      struct sum_counts *c)
+{
+	struct items it = items_of(h);
+	settle_counts(c);
+	o->ev.op = target_identify(t, o->probe, &it, &o->reg);
+	o->ev.phase = h->flags & HIT_BACKWARD ? PHASE_BACKWARD : PHASE_FORWARD;
+	o->ev.pid = t->pid;
+	o->ev.tid = (int32_t)h->tid;
+	o->ev.start_ns = c->first_ns;
+	o->ev.end_ns = c->last_ns;
+	open_op_set_stack(t, o, NULL, &it, h->ts);
+	if (o->probe->role == ROLE_KERNEL)
+		o->ev.op = target_kernel(t, o->probe, o->ev.stack);
+	o->ev.where_stack = o->ev.stack;
+	if (o->ev.phase == PHASE_FORWARD && open_op_is_of_engine(o))
+		o->ev.phase = PHASE_BACKWARD;
+	if (o->ev.phase == PHASE_BACKWARD)
+		open_op_locate(o, NULL, NULL);
+	const struct op_sum s = {
+	    .of = o->ev,
+	    .calls = c->calls,
+	    .thrown = c->thrown,
+	    .total_ns = c->ns,
+	    .child_ns = c->inner_ns,
+	    .min_ns = c->min_ns,
+	    .max_ns = c->max_ns,
+	    .nested = h->flags & HIT_NESTED,
+	    .again = h->flags & HIT_AGAIN,
+	};
+	d->sum_fn(&s, d->arg);
+}

@@ -362,4 +362,8 @@ void open_op_locate(struct open_op *o, const struct open_op *up, const struct af
  * that was entered before the recording began. */
 bool open_op_is_of_engine(const struct open_op *o);
 
+/* decoder.c: hand over the calls of o->probe that were summed up in the hit, as a sum. */
+void decoder_give_sum(struct decoder *d, struct target *t, const struct hit *h, struct open_op *o,
+		      struct sum_counts *c);
+
 #endif

@@ -27,7 +27,7 @@ static bool get_thread(Dwfl *dwfl, pid_t tid, void *arg, void **thread_arg)
 }
 
 /* A word among code, which stays as it is: unwinding tables of stubs refer to such
- * (tracer/engine/shim/stub_image.h). */
+ * (stub_image_make). */
 static bool read_code_word(const struct native_stacks *s, uint64_t addr, uint64_t *out)
 {
 	const struct mapping *m = maps_find(s->maps, addr);

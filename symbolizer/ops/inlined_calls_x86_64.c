@@ -168,7 +168,8 @@ static uint64_t observed_at(const struct code_piece *c, uint64_t at, const struc
 	return op == 5 ? i->target - c->start : op == 4 ? at + i->len : c->size;
 }
 
-bool inlined_call_find(struct elf_file *f, uint64_t behind, struct inlined_call *out)
+/* Look at the call that ends at `behind`. False: it is no dispatch, or its end is not found. */
+static bool inlined_call_find(struct elf_file *f, uint64_t behind, struct inlined_call *out)
 {
 	enum { INSNS = 6, CALL = 5, LONGEST = 1 << 20 };
 	struct code_piece c = {0};

@@ -48,6 +48,11 @@ int ops_plan_one(struct build *b, uint32_t i, struct func_facts *facts);
  * two (Itanium C++ ABI, 5.1.4.3). False. */
 bool ops_is_not_shared(void *arg, uint64_t start, size_t len);
 
+/* What return_sites_analyze says of the function's code or, with jumps, windows_find; no exit where
+ * that is not understood. 0 or -ENOMEM. */
+int ops_analyze(const struct build *b, const struct found *f, struct return_sites_ctx *x,
+		struct func_facts *facts);
+
 /* Find where to probe the function at `at`, `size` bytes (0: none), of op number `op`, whose file
  * has the callees `c`; with `jumps`, windows for jumps. out->n stays 0 where there are no such
  * places. 0 or -ENOMEM. */
@@ -96,9 +101,6 @@ struct inlined_call {
 	uint8_t loads; /* so many loads, the first from `vaddr` */
 	uint64_t vaddr;
 };
-
-/* Look at the call that ends at `behind`. False: it is no dispatch, or its end is not found. */
-bool inlined_call_find(struct elf_file *f, uint64_t behind, struct inlined_call *out);
 
 /* python_names.c: where Python's names of operators are others than the dispatcher's. `op`: without
  * namespace and overload, "add_". */
@@ -163,6 +165,10 @@ int reducer_plan(const char *symbol, struct arena *arena, struct op_probe *o, st
 /* Whether the mangled name is that of a method of c10d::ProcessGroupGloo that this libtorch_cpu
  * calls without asking the dispatcher: ROLE_GLOO. */
 bool gloo_has_method(struct elf_file *cpu, const char *symbol);
+
+/* c10d::Work: waiting for it, and its end (ROLE_DONE, ROLE_WRITTEN). 0 or -ENOMEM. */
+int work_wait_plan(struct arena *arena, struct op_probe *o, struct op_plan *p);
+void work_done_plan(struct op_probe *o, struct op_plan *p);
 
 /* As reducer_plan. */
 int gloo_plan(const char *symbol, struct arena *arena, struct op_probe *o, struct op_plan *p);

@@ -110,8 +110,8 @@ enum probe_role {
 	/* c10d::ProcessGroupGloo::AsyncWork::finishWorkGloo: a collective has written what it
 	 * gives, and nobody who waits for it was told yet */
 	ROLE_WRITTEN,
-	ROLE_REDUCER, /* a method of c10d::Reducer, of DistributedDataParallel (ops_reducer.c) */
-	ROLE_GLOO,    /* a collective that is no operator, but a method of a group (ops_gloo.c) */
+	ROLE_REDUCER, /* a method of c10d::Reducer, of DistributedDataParallel (ops_c10d.c) */
+	ROLE_GLOO,    /* a collective that is no operator, but a method of a group (ops_c10d.c) */
 	/* c10::monitor::WaitCounterHandle, its constructor, start and stop: what is waited for has
 	 * the counter's name, of which compilations are of interest. The descriptions of the last
 	 * two are those of compilations, in the forward and the backward. */

@@ -180,44 +180,6 @@ static void plan_function(struct op_probe *o, struct op_plan *p, const struct fu
 			 true);
 }
 
-static void one_argument(struct abi_value *v, struct op_probe *o)
-{
-	*v = (struct abi_value){
-	    .how = ABI_WORD, .base = CXX_WORK, .read = 0, .flag_read = ABI_NO_READ};
-	o->abi = (struct op_abi){.nargs = 1, .args = v};
-	o->values_known = true;
-}
-
-/* bool Work::wait(std::chrono::milliseconds) (torch/csrc/distributed/c10d/Work.hpp). */
-static int plan_wait(struct worker *w, struct op_probe *o, struct op_plan *p)
-{
-	struct op_arg *a = arena_alloc(&w->arena, sizeof(*a));
-	struct abi_value *v = arena_alloc(&w->arena, sizeof(*v));
-	if (!a || !v)
-		return -ENOMEM;
-	*a = (struct op_arg){"self", "Work"};
-	*p = (struct op_plan){.flags = PLAN_PY};
-	o->desc.kind = OP_FUNCTION;
-	o->desc.name = "c10d::Work::wait";
-	o->desc.args = a;
-	o->desc.nargs = 1;
-	add_read(p, (struct probe_read){.kind = READ_WORD, .a = 0}, false);
-	one_argument(v, o);
-	return 0;
-}
-
-/* void Work::finish(std::exception_ptr), which is passed by reference (Itanium C++ ABI, 3.1.2.3)
- * and holds the address of the exception; void AsyncWork::finishWorkGloo(). */
-static void plan_done(struct op_probe *o, struct op_plan *p)
-{
-	*p = (struct op_plan){.flags = PLAN_ASIDE};
-	o->desc.name = o->role == ROLE_DONE ? "c10d::Work::finish" : "c10d::Work::written";
-	add_read(p, (struct probe_read){.kind = READ_WORD, .a = 0}, false);
-	if (o->role == ROLE_WRITTEN)
-		return;
-	add_read(p, (struct probe_read){.kind = READ_MEM, .a = 1, .size = 8}, false);
-}
-
 static const char *node_name(struct worker *w, const struct cxx_function *f)
 {
 	/* Node::name() gives generated nodes the name of their class, others the full type name
@@ -298,61 +260,6 @@ static void plan_engine(struct op_probe *o, struct op_plan *p)
 	o->desc.name = "torch::autograd::Engine::evaluate_function";
 }
 
-/* Of these only the entry is of use. */
-static bool is_moment(const struct found *f)
-{
-	return f->role == ROLE_DONE || f->role == ROLE_WRITTEN ||
-	       (f->role == ROLE_REDUCER && reducer_is_moment(f->symbol));
-}
-
-static bool may_jump(const struct build *b, const struct found *f)
-{
-	return b->jumps &&
-	       (role_is_counter(f->role) ||
-		(f->file == OPS_CPU &&
-		 (f->role == ROLE_CALL || f->role == ROLE_NODE || f->role == ROLE_ENGINE ||
-		  f->role == ROLE_SLICES || role_is_distributed(f->role) || is_moment(f))));
-}
-
-/* Change the facts about a function just analysed to those for jumps. What has no windows has no
- * exit. Work::finish ends with a call of another function. */
-static int use_windows(const struct build *b, const struct found *f, struct return_sites_ctx *x,
-		       struct func_facts *facts)
-{
-	struct func_windows w = {0};
-	struct windows_ops ops = b->windows[f->file];
-	if (f->role == ROLE_COUNTER || f->role == ROLE_SLICES)
-		ops.is_shared = ops_is_not_shared;
-	int r = may_jump(b, f) ? windows_find(x, facts, &ops, &w) : 0;
-	if (r)
-		return r;
-	if (w.entry.len && w.nexits)
-		*facts = w.facts;
-	else if (w.entry.len && is_moment(f))
-		*facts = (struct func_facts){.entry = w.entry.off,
-					     .entry_len = w.entry.len,
-					     .exit_kind = EXIT_JUMP,
-					     .ret_reg = ARCH_NOREG};
-	else
-		*facts = (struct func_facts){.ret_reg = ARCH_NOREG,
-					     .ret_is_hidden_ptr = facts->ret_is_hidden_ptr};
-	return 0;
-}
-
-/* What return_sites_analyze, or use_windows, says of its code; no exit where that is not
- * understood. */
-static int analyze(const struct build *b, const struct found *f, struct return_sites_ctx *x,
-		   struct func_facts *facts)
-{
-	const uint8_t *code = elf_bytes(b->elf[f->file], f->vaddr, f->size);
-	int r = code ? return_sites_analyze(x, code, f->size, f->vaddr, facts) : -EINVAL;
-	if (r && r != -ENOMEM)
-		*facts = (struct func_facts){.exit_kind = EXIT_NONE};
-	if (!r && b->jumps)
-		r = use_windows(b, f, x, facts);
-	return r == -ENOMEM ? r : 0;
-}
-
 static int plan_by_symbol(struct worker *w, const struct found *f, struct op_probe *o,
 			  struct op_plan *p, const struct func_facts *facts, struct arena *scratch)
 {
@@ -384,14 +291,14 @@ static int plan_by_role(struct worker *w, const struct found *f, struct op_probe
 	case ROLE_GRADS:
 		return plan_grads(w, o, p);
 	case ROLE_WAIT:
-		return plan_wait(w, o, p);
+		return work_wait_plan(&w->arena, o, p);
 	case ROLE_REDUCER:
 		return reducer_plan(f->symbol, &w->arena, o, p);
 	case ROLE_GLOO:
 		return gloo_plan(f->symbol, &w->arena, o, p);
 	case ROLE_DONE:
 	case ROLE_WRITTEN:
-		plan_done(o, p);
+		work_done_plan(o, p);
 		return 0;
 	case ROLE_COUNTER:
 	case ROLE_COUNTER_START:
@@ -418,7 +325,7 @@ static int plan_op(struct worker *w, size_t i, struct func_facts *facts, struct 
 	    .role = f->role, .file = f->file, .vaddr = f->vaddr, .desc.schema = ""};
 	int r = 0;
 	if (!role_has_no_place(f->role)) {
-		r = analyze(w->b, f, x, facts);
+		r = ops_analyze(w->b, f, x, facts);
 		o->exit_kind = facts->exit_kind;
 	}
 	return r ? r : plan_by_role(w, f, o, &w->b->t->plans[i], facts, scratch);

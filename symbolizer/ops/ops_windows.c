@@ -195,3 +195,56 @@ int ops_sites_at(struct elf_file *f, struct callees *c, uint64_t at, uint64_t si
 	return_sites_free(x);
 	return r == -ENOMEM ? r : 0;
 }
+
+/* Of these only the entry is of use. */
+static bool is_moment(const struct found *f)
+{
+	return f->role == ROLE_DONE || f->role == ROLE_WRITTEN ||
+	       (f->role == ROLE_REDUCER && reducer_is_moment(f->symbol));
+}
+
+static bool may_jump(const struct build *b, const struct found *f)
+{
+	return b->jumps &&
+	       (role_is_counter(f->role) ||
+		(f->file == OPS_CPU &&
+		 (f->role == ROLE_CALL || f->role == ROLE_NODE || f->role == ROLE_ENGINE ||
+		  f->role == ROLE_SLICES || role_is_distributed(f->role) || is_moment(f))));
+}
+
+/* Change the facts about a function just analysed to those for jumps. What has no windows has no
+ * exit. Work::finish ends with a call of another function. */
+static int use_windows(const struct build *b, const struct found *f, struct return_sites_ctx *x,
+		       struct func_facts *facts)
+{
+	struct func_windows w = {0};
+	struct windows_ops ops = b->windows[f->file];
+	if (f->role == ROLE_COUNTER || f->role == ROLE_SLICES)
+		ops.is_shared = ops_is_not_shared;
+	int r = may_jump(b, f) ? windows_find(x, facts, &ops, &w) : 0;
+	if (r)
+		return r;
+	if (w.entry.len && w.nexits)
+		*facts = w.facts;
+	else if (w.entry.len && is_moment(f))
+		*facts = (struct func_facts){.entry = w.entry.off,
+					     .entry_len = w.entry.len,
+					     .exit_kind = EXIT_JUMP,
+					     .ret_reg = ARCH_NOREG};
+	else
+		*facts = (struct func_facts){.ret_reg = ARCH_NOREG,
+					     .ret_is_hidden_ptr = facts->ret_is_hidden_ptr};
+	return 0;
+}
+
+int ops_analyze(const struct build *b, const struct found *f, struct return_sites_ctx *x,
+		struct func_facts *facts)
+{
+	const uint8_t *code = elf_bytes(b->elf[f->file], f->vaddr, f->size);
+	int r = code ? return_sites_analyze(x, code, f->size, f->vaddr, facts) : -EINVAL;
+	if (r && r != -ENOMEM)
+		*facts = (struct func_facts){.exit_kind = EXIT_NONE};
+	if (!r && b->jumps)
+		r = use_windows(b, f, x, facts);
+	return r == -ENOMEM ? r : 0;
+}

@@ -191,9 +191,4 @@ void schema_index_free(struct schema_index *x);
 int schema_index_find(const struct schema_index *x, const struct cxx_function *fn, struct arena *a,
 		      struct schema *out);
 
-/* Whether the C++ parameter `p` can carry the schema argument `arg`, by the rules of
- * torchgen/api/cpp.py, valuetype_type and argumenttype_type, and torchgen/api/dispatcher.py.
- * CXX_OTHER agrees with the schema types that have no enum cxx_base. */
-bool schema_arg_agrees(const struct schema_arg *arg, const struct cxx_param *p);
-
 #endif

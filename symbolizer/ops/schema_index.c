@@ -124,7 +124,10 @@ static const struct {
     {SCHEMA_COMPLEX, CXX_OTHER},
 };
 
-bool schema_arg_agrees(const struct schema_arg *arg, const struct cxx_param *p)
+/* Whether the C++ parameter `p` can carry the schema argument `arg`, by the rules of
+ * torchgen/api/cpp.py, valuetype_type and argumenttype_type, and torchgen/api/dispatcher.py.
+ * CXX_OTHER agrees with the schema types that have no enum cxx_base. */
+static bool schema_arg_agrees(const struct schema_arg *arg, const struct cxx_param *p)
 {
 	bool same = false;
 	for (size_t i = 0; i < sizeof(same_base) / sizeof(same_base[0]); i++)

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "symbolizer/code/paths.h"
+#include "symbolizer/code/cfg.h"
 
 enum { CODE_MAX = 2048, VTABLE_SLOTS = 12, NODE_SLOTS = 24, METHOD_BYTES = 160 };
 

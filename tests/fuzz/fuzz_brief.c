@@ -1,10 +1,9 @@
-/* Fuzzes brief records (tracer/engine/brief.h): whatever is written is read as it was, and whatever
+/* Fuzzes brief records (tracer/engine/brief.c): whatever is written is read as it was, and whatever
  * stands in a ring instead is read within bounds, as a whole record or none. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/fuzz/input.h"
-#include "tracer/engine/brief.h"
 #include "tracer/engine/ring.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "tests/fuzz/input.h"
-#include "tracer/proc/perf_rings.h"
+#include "tracer/proc/follow.h"
 #include "tracer/sample/internal.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);

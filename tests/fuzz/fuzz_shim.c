@@ -5,7 +5,7 @@
 
 #include "tests/fuzz/input.h"
 #include "tests/unit/shim_client.h"
-#include "tracer/engine/brief.h"
+#include "tracer/engine/ring.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

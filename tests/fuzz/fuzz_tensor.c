@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "symbolizer/code/paths.h"
+#include "symbolizer/code/cfg.h"
 #include "symbolizer/event/names.h"
 #include "symbolizer/torch/layout.h"
 #include "tests/unit/faketorch.h"

@@ -141,8 +141,8 @@ static void read_it(const char *path, FILE *out)
 	if (trace_reader_open(path, &r, &e))
 		return;
 	struct trace_order *o = trace_order_new(r, false);
-	struct aggregate *a = aggregate_new_by(AGGREGATE_DEFAULT | AGGREGATE_WORKERS);
-	struct aggregate *modules = aggregate_new_by(AGGREGATE_MODULE | AGGREGATE_PHASE);
+	struct aggregate *a = aggregate_new(AGGREGATE_DEFAULT | AGGREGATE_WORKERS);
+	struct aggregate *modules = aggregate_new(AGGREGATE_MODULE | AGGREGATE_PHASE);
 	struct breakdown *steps = breakdown_new();
 	struct breakdown_result found;
 	struct event_printer *p = event_printer_new(out);

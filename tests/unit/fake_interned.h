@@ -14,7 +14,7 @@ enum {
 	SYM_DIMNAME = 7,
 	SYM_N = 20,
 	SYM_LONG = 21,
-	SYM_OTHER = 22,
+	SYM_ATEN_N = 22,
 	SYM_WILD = 79,
 	SYMBOLS = 80
 };
@@ -74,7 +74,7 @@ static struct interned *fake_interned(void)
 	set_symbol(SYM_DIMNAME, SYM_NAMESPACES, "namespaces", "dimname");
 	set_symbol(SYM_N, SYM_DIMNAME, "dimname", "N");
 	set_symbol(SYM_LONG, SYM_DIMNAME, "dimname", "a_name_that_is_not_short");
-	set_symbol(SYM_OTHER, 8, "aten", "N");
+	set_symbol(SYM_ATEN_N, 8, "aten", "N");
 	set_symbol(SYM_WILD, SYM_DIMNAME, "dimname", "*");
 	table.begin = infos;
 	table.end = table.room = infos + SYMBOLS;

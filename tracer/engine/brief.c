@@ -1,4 +1,3 @@
-#include "tracer/engine/brief.h"
 
 #include <stdbool.h>
 #include <stddef.h>

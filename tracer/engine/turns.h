@@ -36,22 +36,4 @@ struct turn_programs {
 	double entry, exit, rest;
 };
 
-/* By how much an op takes more CPU time where it is recorded, in parts of what it takes else. */
-struct turns_found {
-	double slowdown; /* the median of the pairs */
-	double error;	 /* half of what the median lies in with a probability of 95 % */
-	unsigned turns;	 /* that this is of; 0: of too few to say anything */
-};
-
-/* turns.c: `spent` of turns 1 to n (spent[0] is that of turn 1). */
-
-/* Sets what the remaining probes took in the turns of rest (idle_ns), by the turn beside each: an
- * entry costs the difference of the two, less that of the programs at their exits, and an exit
- * what an entry does, but for its program. That includes what no clock inside a probe sees: the
- * traps, and the caches that the program has to fill again. */
-void turns_leave_out_exits(struct turn_spent *spent, unsigned n, const struct turn_programs *p);
-
-/* Pairs in which few ops were entered do not count. */
-struct turns_found turns_compare(const struct turn_spent *spent, unsigned n);
-
 #endif

@@ -13,7 +13,6 @@
 #include "base/arena.h"
 #include "base/system.h"
 #include "symbolizer/target/process.h"
-#include "tracer/proc/perf_rings.h"
 
 /* Above this number (threads times CPUs), events are system-wide instead of per thread. */
 enum { MAX_TASK_EVENTS = 4096 };

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tracer/proc/perf_rings.h"
+#include "tracer/proc/follow.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -20,7 +20,7 @@
 #include "symbolizer/target/process.h"
 #include "tracer/sample/sampler.h"
 
-/* known_maps.c: what a process has mapped now, and code that it had mapped before, from
+/* What a process has mapped now, and code that it had mapped before, from
  * /proc/PID/maps and from records of mappings. */
 
 /* Zero-initialise. */
@@ -73,6 +73,12 @@ struct perf_sample {
 
 /* Set sample_type, sample_regs_user and sample_stack_user of *attr to these fields. */
 void perf_sample_ask(struct perf_event_attr *attr);
+
+/* Choose what samples are taken by, `hz` times a second: processor cycles or, where there is no
+ * such counter, the CPU clock; with the kernel's time where that is permitted. 0 or -errno with *e.
+ */
+int perf_sample_choose(uint64_t hz, struct perf_event_attr *attr, struct sampling *how,
+		       struct err *e);
 
 /* Parse a record of h->size bytes with any contents. False: it is of another type, or truncated. */
 bool perf_sample_parse(const struct perf_event_header *h, struct perf_sample *out);
@@ -152,8 +158,8 @@ struct sampled_frames {
 bool sample_frames_take(struct sample_frames *f, pid_t tid, uint64_t time_ns,
 			struct sampled_frames *out);
 
-/* sample_names.c: native frames, native stacks and ops of samples. Equal ones are interned as one
- * object, which outlives the process. */
+/* sampler_resolve.c: native frames, native stacks and ops of samples. Equal ones are interned as
+ * one object, which outlives the process. */
 
 /* Zero-initialise. */
 struct sample_names {

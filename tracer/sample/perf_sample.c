@@ -1,6 +1,12 @@
-#include "tracer/sample/internal.h"
-
+/* Samples of perf_event_open(2): what is asked for, and what a record says. */
+#define _GNU_SOURCE
+#include <errno.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "symbolizer/target/process.h"
+#include "tracer/sample/internal.h"
 
 /* Enough for the stack of a Python program inside its outermost op, some 30 C++ functions. */
 enum { STACK_BYTES = 24 << 10 };
@@ -11,6 +17,76 @@ void perf_sample_ask(struct perf_event_attr *attr)
 			    PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
 	attr->sample_regs_user = perf_regs_mask;
 	attr->sample_stack_user = STACK_BYTES;
+}
+
+static int closed(int fd)
+{
+	if (fd < 0)
+		return -errno;
+	close(fd);
+	return 0;
+}
+
+/* Linux before 5.12 has no build_id. */
+static int try_open(struct perf_event_attr *attr)
+{
+	attr->mmap2 = attr->mmap = attr->build_id = 1;
+	int fd = (int)syscall(SYS_perf_event_open, attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+	if (fd < 0 && errno == EINVAL) {
+		attr->build_id = 0;
+		fd = (int)syscall(SYS_perf_event_open, attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+	}
+	return closed(fd);
+}
+
+/* With kernel time where that is permitted. */
+static int try_event(struct perf_event_attr *a, uint32_t type, uint64_t config)
+{
+	a->type = type;
+	a->config = config;
+	a->exclude_kernel = 0;
+	int r = try_open(a);
+	if (r != -EACCES && r != -EPERM)
+		return r;
+	a->exclude_kernel = 1;
+	return try_open(a);
+}
+
+static int not_permitted(int code, struct err *e)
+{
+	long paranoid = -1;
+	process_setting("/proc", "kernel/perf_event_paranoid", &paranoid);
+	err_set(e, code, "cannot take samples: perf_event_open: %s", strerror(-code));
+	if (paranoid > 2)
+		return err_hint(e,
+				"kernel.perf_event_paranoid is %ld: sysctl "
+				"kernel.perf_event_paranoid=2, or run ditrace as root",
+				paranoid);
+	return err_hint(e, "run ditrace as root (CAP_PERFMON); in a container its seccomp profile "
+			   "must allow perf_event_open");
+}
+
+int perf_sample_choose(uint64_t hz, struct perf_event_attr *attr, struct sampling *how,
+		       struct err *e)
+{
+	long most = -1;
+	process_setting("/proc", "kernel/perf_event_max_sample_rate", &most);
+	if (!hz || (most > 0 && hz > (uint64_t)most)) {
+		err_set(e, -EINVAL, "cannot take %llu samples a second", (unsigned long long)hz);
+		return err_hint(e, "from 1 to %ld, which is kernel.perf_event_max_sample_rate",
+				most > 0 ? most : 100000);
+	}
+	*attr = (struct perf_event_attr){
+	    .size = sizeof(*attr), .freq = 1, .sample_freq = hz, .exclude_hv = 1, .disabled = 1};
+	perf_sample_ask(attr);
+	*how = (struct sampling){.frequency = hz, .event = "cycles"};
+	int r = try_event(attr, PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES);
+	if (r && r != -EACCES && r != -EPERM) {
+		how->event = "cpu-clock";
+		r = try_event(attr, PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK);
+	}
+	how->kernel = !attr->exclude_kernel;
+	return r ? not_permitted(r, e) : 0;
 }
 
 struct in {

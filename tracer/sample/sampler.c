@@ -12,7 +12,7 @@
 #include "base/arena.h"
 #include "base/system.h"
 #include "symbolizer/target/process.h"
-#include "tracer/proc/perf_rings.h"
+#include "tracer/proc/follow.h"
 #include "tracer/sample/internal.h"
 
 struct sampler {
@@ -33,75 +33,6 @@ struct sampler {
 	bool failed;	    /* out of memory */
 };
 
-static int closed(int fd)
-{
-	if (fd < 0)
-		return -errno;
-	close(fd);
-	return 0;
-}
-
-/* Linux before 5.12 has no build_id. */
-static int try_open(struct perf_event_attr *attr)
-{
-	attr->mmap2 = attr->mmap = attr->build_id = 1;
-	int fd = (int)syscall(SYS_perf_event_open, attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
-	if (fd < 0 && errno == EINVAL) {
-		attr->build_id = 0;
-		fd = (int)syscall(SYS_perf_event_open, attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
-	}
-	return closed(fd);
-}
-
-/* With kernel time where that is permitted. */
-static int try_event(struct sampler *s, uint32_t type, uint64_t config)
-{
-	s->attr.type = type;
-	s->attr.config = config;
-	s->attr.exclude_kernel = 0;
-	int r = try_open(&s->attr);
-	if (r != -EACCES && r != -EPERM)
-		return r;
-	s->attr.exclude_kernel = 1;
-	return try_open(&s->attr);
-}
-
-static int not_permitted(int code, struct err *e)
-{
-	long paranoid = -1;
-	process_setting("/proc", "kernel/perf_event_paranoid", &paranoid);
-	err_set(e, code, "cannot take samples: perf_event_open: %s", strerror(-code));
-	if (paranoid > 2)
-		return err_hint(e,
-				"kernel.perf_event_paranoid is %ld: sysctl "
-				"kernel.perf_event_paranoid=2, or run ditrace as root",
-				paranoid);
-	return err_hint(e, "run ditrace as root (CAP_PERFMON); in a container its seccomp profile "
-			   "must allow perf_event_open");
-}
-
-static int choose_event(struct sampler *s, uint64_t hz, struct err *e)
-{
-	long most = -1;
-	process_setting("/proc", "kernel/perf_event_max_sample_rate", &most);
-	if (!hz || (most > 0 && hz > (uint64_t)most)) {
-		err_set(e, -EINVAL, "cannot take %llu samples a second", (unsigned long long)hz);
-		return err_hint(e, "from 1 to %ld, which is kernel.perf_event_max_sample_rate",
-				most > 0 ? most : 100000);
-	}
-	s->attr = (struct perf_event_attr){
-	    .size = sizeof(s->attr), .freq = 1, .sample_freq = hz, .exclude_hv = 1, .disabled = 1};
-	perf_sample_ask(&s->attr);
-	s->how = (struct sampling){.frequency = hz, .event = "cycles"};
-	int r = try_event(s, PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES);
-	if (r && r != -EACCES && r != -EPERM) {
-		s->how.event = "cpu-clock";
-		r = try_event(s, PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK);
-	}
-	s->how.kernel = !s->attr.exclude_kernel;
-	return r ? not_permitted(r, e) : 0;
-}
-
 static void taken_free(struct taken_sample *t)
 {
 	if (!t)
@@ -118,7 +49,7 @@ int sampler_open(uint64_t hz, const struct sampler_sink *sink, struct sampler **
 		return err_set(e, -ENOMEM, "no memory");
 	s->all.sink = *sink;
 	s->epoll = -1;
-	int r = choose_event(s, hz, e);
+	int r = perf_sample_choose(hz, &s->attr, &s->how, e);
 	if (!r) {
 		s->epoll = epoll_create1(EPOLL_CLOEXEC);
 		r = s->epoll < 0 ? -errno : perf_rings_new(s->epoll, &s->rings);

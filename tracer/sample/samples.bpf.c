@@ -14,7 +14,6 @@ char LICENSE[] SEC("license") = "GPL";
 #define BUF_MAX (4 << 10)
 #include "tracer/engine/bpf/sum_rows.h"
 #include "tracer/engine/bpf/state.bpf.h"
-#include "tracer/engine/bpf/records.bpf.h"
 #include "tracer/engine/bpf/pywalk.bpf.h"
 
 /* How to walk a process, by its PID in ditrace's namespace. */

@@ -242,8 +242,11 @@ void session_look_for_kernels(struct session *s, const struct hit *h);
  * operators were not registered. */
 void session_complete_procs(struct session *s);
 
-/* session_procs.c, after each consume: free the slots of exited processes whose records are
- * decoded, many at a time. `all`: all records were consumed. */
+/* session_procs.c: update the engine as soon as the layout of the tensors of a process is known. */
+void session_update_procs(struct session *s);
+
+/* After each consume: free the slots of exited processes whose records are decoded, many at a time.
+ * `all`: all records were consumed. */
 void session_free_ended(struct session *s, bool all);
 
 /* Whether no process is about to need a probe for its boxed calls. Placing a probe waits for RCU
@@ -306,5 +309,23 @@ bool session_turns_is_before(const struct session *s, const struct op_event *ev)
 void session_turns_tell(const struct session *s, struct trace_stats *out);
 
 void session_free_target_info(struct trace_target *t);
+
+/* By how much an op takes more CPU time where it is recorded, in parts of what it takes else. */
+struct turns_found {
+	double slowdown; /* the median of the pairs */
+	double error;	 /* half of what the median lies in with a probability of 95 % */
+	unsigned turns;	 /* that this is of; 0: of too few to say anything */
+};
+
+/* session_cost.c: `spent` of turns 1 to n (spent[0] is that of turn 1). */
+
+/* Sets what the remaining probes took in the turns of rest (idle_ns), by the turn beside each: an
+ * entry costs the difference of the two, less that of the programs at their exits, and an exit
+ * what an entry does, but for its program. That includes what no clock inside a probe sees: the
+ * traps, and the caches that the program has to fill again. */
+void turns_leave_out_exits(struct turn_spent *spent, unsigned n, const struct turn_programs *p);
+
+/* Pairs in which few ops were entered do not count. */
+struct turns_found turns_compare(const struct turn_spent *spent, unsigned n);
 
 #endif

@@ -126,33 +126,6 @@ static void housekeeping(struct session *s)
 	write_stats(s);
 }
 
-/* Tell the engine by which rows it walks on. */
-static void add_rows(struct session *s, uint16_t index, struct proc *p)
-{
-	size_t n = 0;
-	const struct native_row *rows =
-	    p->target->callers ? native_callers_rows(p->target->callers, &n) : NULL;
-	if (s->engine->add_rows && n > p->rows)
-		s->engine->add_rows(s->engine, index, rows + p->rows, n - p->rows);
-	p->rows = n;
-}
-
-/* Update the engine as soon as the layout of a process's tensors is known. */
-static void update_procs(struct session *s)
-{
-	for (unsigned i = 0; i < s->nprocs; i++) {
-		struct proc *p = &s->procs[i];
-		if (!p->target)
-			continue;
-		add_rows(s, (uint16_t)i, p);
-		target_refresh(p->target);
-		if (p->generation == p->target->conf.generation)
-			continue;
-		p->generation = p->target->conf.generation;
-		s->engine->set_proc(s->engine, (uint16_t)i, &p->target->conf);
-	}
-}
-
 static int engine_failed(const struct session *s, int code, struct err *e)
 {
 	if (code != -ECHILD)
@@ -224,7 +197,7 @@ int session_step(struct session *s, struct err *e)
 	if (devices < 0)
 		return engine_failed(s, devices, e);
 	session_free_ended(s, r < ENGINE_AT_ONCE);
-	update_procs(s);
+	session_update_procs(s);
 	OBSERVERS_CALL(s, tick, s->now);
 	session_turns_step(s);
 	housekeeping(s);
@@ -352,7 +325,7 @@ static void stop_probes(struct session *s)
 	s->engine->detach(s->engine, ENGINE_ALL_PROCS);
 	for (bool more = true; consume(s) > 0 || more;) {
 		more = session_take_activities(s, true) >= ENGINE_AT_ONCE;
-		update_procs(s);
+		session_update_procs(s);
 	}
 	decoder_finish(s->decoder);
 	s->now = session_now();
@@ -407,39 +380,4 @@ int session_finish(struct session *s, struct err *e)
 		err_print(&s->engine->trouble);
 	failed = trouble(s);
 	return failed ? failed->code : 0;
-}
-
-static void close_observers(struct observer *o)
-{
-	while (o) {
-		struct observer *next = o->next;
-		o->close(o);
-		o = next;
-	}
-}
-
-void session_close(struct session *s)
-{
-	if (!s)
-		return;
-	close_observers(s->observers);
-	session_end_preload(s);
-	if (s->engine)
-		s->engine->close(s->engine);
-	decoder_free(s->decoder);
-	launches_free(s->launches);
-	for (unsigned i = 0; i < PROCS_MAX; i++) {
-		target_close(s->procs[i].target);
-		free(s->procs[i].kernels);
-	}
-	op_table_free(s->ops);
-	free(s->sites);
-	free(s->kernels);
-	for (size_t i = 0; i < s->ntargets; i++)
-		session_free_target_info(&s->targets[i]);
-	free(s->targets);
-	filter_free(&s->ops_filter);
-	filter_free(&s->not_filter);
-	when_free(s->when);
-	free(s);
 }

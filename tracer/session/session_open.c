@@ -7,6 +7,7 @@
 #include "symbolizer/target/process.h"
 #include "symbolizer/target/target_files.h"
 #include "tracer/capture/capture.h"
+#include "tracer/device/launches.h"
 #include "tracer/engine/engine.h"
 #include "tracer/monitor/monitor.h"
 #include "tracer/session/internal.h"
@@ -281,4 +282,39 @@ int session_open(const struct session_opts *o, struct session **out, struct err 
 	}
 	*out = s;
 	return 0;
+}
+
+static void close_observers(struct observer *o)
+{
+	while (o) {
+		struct observer *next = o->next;
+		o->close(o);
+		o = next;
+	}
+}
+
+void session_close(struct session *s)
+{
+	if (!s)
+		return;
+	close_observers(s->observers);
+	session_end_preload(s);
+	if (s->engine)
+		s->engine->close(s->engine);
+	decoder_free(s->decoder);
+	launches_free(s->launches);
+	for (unsigned i = 0; i < PROCS_MAX; i++) {
+		target_close(s->procs[i].target);
+		free(s->procs[i].kernels);
+	}
+	op_table_free(s->ops);
+	free(s->sites);
+	free(s->kernels);
+	for (size_t i = 0; i < s->ntargets; i++)
+		session_free_target_info(&s->targets[i]);
+	free(s->targets);
+	filter_free(&s->ops_filter);
+	filter_free(&s->not_filter);
+	when_free(s->when);
+	free(s);
 }

@@ -354,3 +354,29 @@ void session_name_thread(struct session *s, const struct op_event *ev)
 	if (name[0])
 		OBSERVERS_CALL(s, on_thread, ev->pid, ev->tid, name);
 }
+
+/* Tell the engine by which rows it walks on. */
+static void add_rows(struct session *s, uint16_t index, struct proc *p)
+{
+	size_t n = 0;
+	const struct native_row *rows =
+	    p->target->callers ? native_callers_rows(p->target->callers, &n) : NULL;
+	if (s->engine->add_rows && n > p->rows)
+		s->engine->add_rows(s->engine, index, rows + p->rows, n - p->rows);
+	p->rows = n;
+}
+
+void session_update_procs(struct session *s)
+{
+	for (unsigned i = 0; i < s->nprocs; i++) {
+		struct proc *p = &s->procs[i];
+		if (!p->target)
+			continue;
+		add_rows(s, (uint16_t)i, p);
+		target_refresh(p->target);
+		if (p->generation == p->target->conf.generation)
+			continue;
+		p->generation = p->target->conf.generation;
+		s->engine->set_proc(s->engine, (uint16_t)i, &p->target->conf);
+	}
+}

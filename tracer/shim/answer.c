@@ -12,7 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "tracer/engine/shim/stub_image.h"
+#include "tracer/engine/shim/jumps.h"
 #include "tracer/shim/shim.h"
 
 bool answer_is_trusted(int fd, pid_t *peer)

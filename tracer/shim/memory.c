@@ -169,9 +169,3 @@ size_t remote_fetch(struct remote *r)
 	(void)r;
 	return 0;
 }
-
-uint64_t remote_calls(const struct remote *r)
-{
-	(void)r;
-	return 0;
-}

@@ -164,24 +164,9 @@ void recorder_look(void);
 /* Remove the callbacks, if they are registered. */
 void recorder_stop(void);
 
-/* pycode.c: report each code object that CPython frees, until pycode_unwatch. */
-void pycode_watch(void (*freed)(uint64_t code));
-void pycode_unwatch(void);
-
 /* modes.c: begin interventions in this process, if it has CPython, as ditrace says on this socket
  * (NULL: none). Called when libtorch is initialised. */
 void modes_start(const char *socket);
-
-/* new_operators.c: operators that ditrace has not heard of. PyTorch's own last as long as the
- * process, and their names are in the library's file; one that the program defines may be gone,
- * with its schema, before ditrace is scheduled. */
-
-/* Whether the operator "namespace::name" with the handle at this address is met for the first time
- * since new_operators_begin, and is not in "aten". Tracks some hundreds at most. Thread-safe. */
-bool new_operators_meet(const char *name, uint64_t handle);
-
-/* Forget all operators met. */
-void new_operators_begin(void);
 
 /* record/: callbacks on at::RecordFunction (ATen/record_function.h). at::addGlobalCallback takes,
  * in 1.12 to 2.13, {start, end, sampling probability, scopes, inputs, outputs, ids} by value, 40

@@ -47,7 +47,7 @@ struct grouping *grouping_new(enum grouping_by group, bool marks,
 	t->thread_name = thread_name;
 	t->arg = arg;
 	t->marks = marks;
-	t->sum = aggregate_new_by(AGGREGATE_DEFAULT | (marks ? AGGREGATE_MARKS : 0));
+	t->sum = aggregate_new(AGGREGATE_DEFAULT | (marks ? AGGREGATE_MARKS : 0));
 	if (t->sum)
 		return t;
 	free(t);

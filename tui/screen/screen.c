@@ -184,11 +184,6 @@ int screen_width(void)
 	return COLS;
 }
 
-bool screen_utf8(void)
-{
-	return utf8;
-}
-
 void screen_begin(void)
 {
 	curs_set(0);

@@ -39,9 +39,6 @@ int screen_end_signal(void);
 int screen_height(void);
 int screen_width(void);
 
-/* Whether the terminal shows UTF-8. */
-bool screen_utf8(void);
-
 /* Start a new frame, and display it. */
 void screen_begin(void);
 void screen_show(void);

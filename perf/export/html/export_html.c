@@ -4,7 +4,8 @@
 
 #include "perf/export/html/internal.h"
 
-int page_names_open(struct page_names *n)
+/* 0 or -ENOMEM; page_names_close in either case. */
+static int page_names_open(struct page_names *n)
 {
 	*n = (struct page_names){0};
 	n->out.f = open_memstream(&n->text, &n->len);
@@ -22,7 +23,7 @@ int64_t page_name(struct page_names *n, const char *text)
 	return id;
 }
 
-void page_names_close(struct page_names *n)
+static void page_names_close(struct page_names *n)
 {
 	if (n->out.f)
 		fclose(n->out.f);

@@ -29,10 +29,7 @@ struct page_names {
 	struct json_out out;
 };
 
-/* 0 or -ENOMEM; page_names_close in either case. */
-int page_names_open(struct page_names *n);
 int64_t page_name(struct page_names *n, const char *text); /* its number, or -ENOMEM */
-void page_names_close(struct page_names *n);
 
 /* The training steps of the process that made most. */
 

@@ -43,10 +43,10 @@ static int open_sums(struct page_sums *s, const struct export_in *in, struct err
 	    .choice = *in->choice, .kinds = TRACE_OPS_AND_SAMPLES, .unchosen = true};
 	const unsigned flags =
 	    AGGREGATE_STEADY | AGGREGATE_WORKERS | (in->choice->ops ? AGGREGATE_MARKS : 0);
-	s->ops = aggregate_new_by(AGGREGATE_DEFAULT | flags);
-	s->lines = aggregate_new_by(AGGREGATE_LINE | AGGREGATE_PHASE | flags);
-	s->modules = aggregate_new_by(AGGREGATE_MODULE | AGGREGATE_PHASE | flags);
-	s->in_no_op = aggregate_new_by(AGGREGATE_LINE);
+	s->ops = aggregate_new(AGGREGATE_DEFAULT | flags);
+	s->lines = aggregate_new(AGGREGATE_LINE | AGGREGATE_PHASE | flags);
+	s->modules = aggregate_new(AGGREGATE_MODULE | AGGREGATE_PHASE | flags);
+	s->in_no_op = aggregate_new(AGGREGATE_LINE);
 	s->breakdown = in->choice->when ? NULL : breakdown_new();
 	if (!s->ops || !s->lines || !s->modules || !s->in_no_op ||
 	    (!in->choice->when && !s->breakdown))

@@ -35,7 +35,7 @@ uint64_t backlog_lost(const struct backlog *b);
 /* End the thread and free what is left. NULL allowed. */
 void backlog_close(struct backlog *b);
 
-/* Probes at the entries of ops (entries.c), a list that begins as NULL: they are taken out while
+/* Probes at the entries of ops (links.c), a list that begins as NULL: they are taken out while
  * ops are left out, and those at exits stay. */
 
 struct entries;

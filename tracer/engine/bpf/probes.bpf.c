@@ -14,11 +14,9 @@
 char LICENSE[] SEC("license") = "GPL";
 
 #include "tracer/engine/bpf/state.bpf.h"
-#include "tracer/engine/bpf/records.bpf.h"
 #include "tracer/engine/bpf/reads.bpf.h"
 #include "tracer/engine/bpf/pywalk.bpf.h"
 #include "tracer/engine/bpf/sums.bpf.h"
-#include "tracer/engine/bpf/codes.bpf.h"
 
 static __always_inline int is_shown(const struct frame *f)
 {

@@ -367,7 +367,6 @@ void tracee_watch_linker(struct tracee_process *p);
 struct tracee *tracee_add(struct tracer *t, pid_t tid);
 
 /* Forget its open ops. */
-void tracee_forget_ops(struct tracee *x);
 
 /* Forget the thread; with the last one also its process, whose exit is reported. NULL allowed. */
 void tracee_drop(struct tracer *t, struct tracee *x);
@@ -434,7 +433,7 @@ void tracees_leave(struct tracer *t);
 int tracer_sites_attach(struct tracer *t, const struct request *q, const void *payload,
 			struct err *e);
 
-/* tracer_records.c: where the records of hits go. Sets up t->out, for t->share. */
+/* ptrace_share.c: where the records of hits go. Sets up t->out, for t->share. */
 void tracer_records_begin(struct tracer *t);
 
 /* tracer_main.c: the tracing process. It has a session of its own and outlives ditrace just long

@@ -96,7 +96,7 @@ static void drop_process(struct tracer *t, struct tracee_process *p)
 	free(p);
 }
 
-void tracee_forget_ops(struct tracee *x)
+static void tracee_forget_ops(struct tracee *x)
 {
 	if (x->sums)
 		atomic_store_explicit(&x->sums->ended, true, memory_order_release);

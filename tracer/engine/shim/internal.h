@@ -10,7 +10,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
-#include "tracer/engine/brief.h"
+#include "tracer/engine/ring.h"
 #include "tracer/engine/engine.h"
 #include "tracer/engine/shim/injector.h"
 #include "tracer/engine/shim/jumps.h"
@@ -145,7 +145,17 @@ void shim_activities_flush(struct engine_shim *m, uint16_t proc);
 /* Store in *e, once, what the user should know of why there are none. */
 void shim_activities_trouble(struct inside *i, struct err *e);
 
-/* shim_memory.c: the same of what the process did with memory; the number of records. */
+/* shim_rings.c: list the rings in use, and free those that are empty and whose thread has ended. */
+void shim_rings_find(struct engine_shim *m);
+
+/* Hand over the oldest record of all rings. False: there is none. */
+bool shim_rings_take(struct engine_shim *m, engine_hit_fn *fn, void *arg);
+
+/* Hand over what was summed up, from time to time, and where nothing more will come (`empty`: all
+ * rings were). Returns their number. */
+int shim_sums(struct engine_shim *m, bool empty, engine_hit_fn *fn, void *arg);
+
+/* engine->activities: what the process did with memory; the number of records. */
 int shim_memory(struct engine_shim *m, struct inside *i, engine_activity_fn *fn, void *arg);
 void shim_memory_trouble(struct inside *i, struct err *e);
 
@@ -180,7 +190,7 @@ const char *shim_home_doubt(const struct stat *st, uid_t user);
 int shim_home_open(char path[PATH_MAX], struct shim_home_why *why);
 
 /* Make the library's file, executable for its owner, in the folder `dir`, and that of the memory
- * for stubs (stub_image.h); they must not be there. 0 or -errno; a part of it may have been
+ * for stubs (stub_image_make); they must not be there. 0 or -errno; a part of it may have been
  * written. */
 int shim_home_write(int dir);
 

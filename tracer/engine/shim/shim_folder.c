@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "tracer/engine/shim/internal.h"
-#include "tracer/engine/shim/stub_image.h"
+#include "tracer/engine/shim/jumps.h"
 #include "tracer/proc/spawn.h"
 
 #define PREFIX "ditrace-"

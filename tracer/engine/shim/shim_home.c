@@ -18,7 +18,7 @@
 
 #include "base/files.h"
 #include "tracer/engine/shim/internal.h"
-#include "tracer/engine/shim/stub_image.h"
+#include "tracer/engine/shim/jumps.h"
 
 enum { PRIVATE = 0700, PUBLIC = 0755, LIBRARY_MODE = 0555 };
 

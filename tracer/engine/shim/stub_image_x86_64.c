@@ -1,4 +1,3 @@
-#include "tracer/engine/shim/stub_image.h"
 
 #include <stddef.h>
 #include <string.h>

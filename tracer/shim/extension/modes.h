@@ -441,17 +441,8 @@ object *modes_settled(object *self, object *unused);
  */
 object *modes_measure(object *self, object *tensor);
 
-/* modes_threads.c: threads of the program that end with the mode on their stacks. */
-
-/* Look up the needed functions; `torch`: dlopen handle of libtorch_cpu. */
-void modes_thread_end_find(void *torch);
-
-/* Called on a thread other than the main one that has the mode on: remove it from the thread's mode
- * stacks when it ends. PyTorch would take the GIL to drop its reference, and deadlock when the GIL
- * is held by whoever joins the thread. */
-void modes_thread_end_watch(void);
-
-/* Threads that were running when the modes were installed, and those not started by Python. */
+/* modes_threads.c: threads that were running when the modes were installed, and those not started
+ * by Python; and those that end with the mode on their stacks. */
 
 /* From now on call `enter`, with the GIL held, at ops of threads that run Python, at intervals on
  * each. It returns whether the mode is on this thread now. */

@@ -61,7 +61,8 @@ static void thread_ends(void *unused)
 	}
 }
 
-void modes_thread_end_find(void *torch)
+/* Look up the needed functions; `torch`: dlopen handle of libtorch_cpu. */
+static void modes_thread_end_find(void *torch)
 {
 	for (int i = 0; i < STACKS; i++) {
 		struct stack *s = &stacks[i];
@@ -75,7 +76,10 @@ void modes_thread_end_find(void *torch)
 /* Thread-local destructors run in reverse order of registration, and a stack registers its own when
  * it is first used. So use both here: a stack first used later would be destroyed before ours runs.
  */
-void modes_thread_end_watch(void)
+/* Called on a thread other than the main one that has the mode on: remove it from the thread's mode
+ * stacks when it ends. PyTorch would take the GIL to drop its reference, and deadlock when the GIL
+ * is held by whoever joins the thread. */
+static void modes_thread_end_watch(void)
 {
 	static __thread bool watched;
 	static char dso;

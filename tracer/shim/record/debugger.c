@@ -2,7 +2,7 @@
  * Compilation Interface" (its manual, chapter 31). It looks for these names in each file, also
  * among the local symbols, and reads the list when it attaches; if it has before, it has a
  * breakpoint in the function. */
-#include "tracer/engine/shim/stub_image.h"
+#include "tracer/engine/shim/jumps.h"
 #include "tracer/shim/record/internal.h"
 
 enum { NOTHING, REGISTER, UNREGISTER };

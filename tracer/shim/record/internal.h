@@ -6,7 +6,6 @@
 #include <stdint.h>
 
 #include "symbolizer/code/arch_x86_64.h"
-#include "tracer/engine/brief.h"
 #include "tracer/engine/plan_reader.h"
 #include "tracer/engine/ring.h"
 #include "tracer/engine/shim/shim_share.h"
@@ -148,7 +147,7 @@ static inline struct shim_thread *thread_slot(const struct recorder_thread *t)
  * to be recorded. Between inside_begin and inside_end. */
 struct recorder_thread *recorder_take(void);
 
-/* native_bounds.c: struct native_walk.find, by the kernel. */
+/* recorder_thread.c: struct native_walk.find, by the kernel. */
 bool native_bounds_find(struct native_walk *w, uint64_t sp);
 
 /* For the entry of an op on the calling thread: what its native stack is walked with; NULL: none is
@@ -280,5 +279,20 @@ void jump_handlers(struct shim_jumps *out);
 
 /* Do what a jump at an op that is left out does. Between inside_begin and inside_end. */
 void jump_idle(void);
+
+/* freed_code.c: report each code object that CPython frees, until pycode_unwatch. */
+void pycode_watch(void (*freed)(uint64_t code));
+void pycode_unwatch(void);
+
+/* new_operators.c: operators that ditrace has not heard of. PyTorch's own last as long as the
+ * process, and their names are in the library's file; one that the program defines may be gone,
+ * with its schema, before ditrace is scheduled. */
+
+/* Whether the operator "namespace::name" with the handle at this address is met for the first time
+ * since new_operators_begin, and is not in "aten". Tracks some hundreds at most. Thread-safe. */
+bool new_operators_meet(const char *name, uint64_t handle);
+
+/* Forget all operators met. */
+void new_operators_begin(void);
 
 #endif

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tracer/engine/shim/stub_image.h"
+#include "tracer/engine/shim/jumps.h"
 #include "tracer/shim/record/internal.h"
 #include "tracer/shim/shim.h"
 

@@ -18,7 +18,7 @@ static bool get(uint64_t addr, void *buf, size_t len)
 }
 
 /* A std::string is {text, length, ...} or, before the C++11 ABI, {text} with the length before the
- * text (symbolizer/target/mem.h). A FunctionSchema begins with its name. */
+ * text (symbolizer/plan/plan.h). A FunctionSchema begins with its name. */
 static bool is_string(uint64_t addr, const char *name)
 {
 	uint64_t s[2], text = (uint64_t)(uintptr_t)name, length;

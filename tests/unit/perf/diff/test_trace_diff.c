@@ -3,7 +3,6 @@
 
 #include <math.h>
 
-#include "perf/diff/internal.h"
 #include "perf/diff/trace_diff.h"
 #include "perf/report/aggregate.h"
 #include "tests/unit/sample_events.h"
@@ -85,7 +84,7 @@ static struct op_event call(const struct run *run, unsigned op, uint64_t id, dou
  * times the duration, and a drift common to all ops of a stretch. */
 static struct aggregate *traced(const struct run *run, uint64_t from)
 {
-	struct aggregate *a = aggregate_new_by(TRACE_DIFF_KEYS);
+	struct aggregate *a = aggregate_new(TRACE_DIFF_KEYS);
 	double drift = 0, own[OPS] = {0}, whole[OPS];
 	uint64_t id = 0;
 	seed = from;

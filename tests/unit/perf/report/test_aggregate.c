@@ -15,7 +15,7 @@ static void add(struct aggregate *a, struct op_event ev)
 static void calls_are_summed_by_op_and_line(void **state)
 {
 	(void)state;
-	struct aggregate *a = aggregate_new();
+	struct aggregate *a = aggregate_new(AGGREGATE_DEFAULT);
 	struct op_event other = sample_event(3, 0, 0, 400, 410);
 	size_t n;
 	add(a, sample_event(1, 0, 0, 100, 200));
@@ -44,7 +44,8 @@ static void calls_are_summed_by_op_and_line(void **state)
 static void sums_are_added(void **state)
 {
 	(void)state;
-	struct aggregate *a = aggregate_new(), *lines = aggregate_new_by(AGGREGATE_LINE);
+	struct aggregate *a = aggregate_new(AGGREGATE_DEFAULT),
+			 *lines = aggregate_new(AGGREGATE_LINE);
 	struct aggregate_totals t;
 	struct op_sum s = {.of = sample_event(0, 0, 0, 300, 900),
 			   .calls = 10,
@@ -100,7 +101,7 @@ static void sums_are_added(void **state)
 static void percentages_are_of_the_observed_time(void **state)
 {
 	(void)state;
-	struct aggregate *a = aggregate_new();
+	struct aggregate *a = aggregate_new(AGGREGATE_DEFAULT);
 	struct aggregate_totals t;
 	struct op_event other = sample_event(3, 0, 0, 5000, 5100),
 			open = sample_event(4, 0, 0, 6000, 0);
@@ -127,7 +128,7 @@ static void compilations_are_time_of_their_own(void **state)
 {
 	(void)state;
 	static const struct op_desc compile = {.name = "dynamo::compile_backward"};
-	struct aggregate *a = aggregate_new();
+	struct aggregate *a = aggregate_new(AGGREGATE_DEFAULT);
 	struct aggregate_totals t;
 	size_t n;
 	add(a, sample_event(1, 0, 0, 0, 100));
@@ -158,7 +159,7 @@ static void compilations_are_time_of_their_own(void **state)
 static void samples_of_compilations_are_told_apart(void **state)
 {
 	(void)state;
-	struct aggregate *a = aggregate_new_by(AGGREGATE_DEFAULT | AGGREGATE_SAMPLES);
+	struct aggregate *a = aggregate_new(AGGREGATE_DEFAULT | AGGREGATE_SAMPLES);
 	struct aggregate_totals t;
 	size_t n;
 	for (unsigned i = 0; i < 3; i++) {
@@ -200,7 +201,7 @@ static struct op_event event_of(int32_t tid, enum op_phase phase, uint64_t start
 static void shares_are_of_the_time_of_threads(void **state)
 {
 	(void)state;
-	struct aggregate *a = aggregate_new_by(AGGREGATE_DEFAULT | AGGREGATE_WORKERS);
+	struct aggregate *a = aggregate_new(AGGREGATE_DEFAULT | AGGREGATE_WORKERS);
 	struct aggregate_totals t;
 	struct op_event load = event_of(30, PHASE_FORWARD, 0, 900);
 	load.stack = load.where_stack = worker_stack();
@@ -232,7 +233,7 @@ static void shares_are_of_the_time_of_threads(void **state)
 static void a_row_inside_itself_counts_once(void **state)
 {
 	(void)state;
-	struct aggregate *a = aggregate_new();
+	struct aggregate *a = aggregate_new(AGGREGATE_DEFAULT);
 	struct op_event inner = sample_event(3, 2, 2, 30, 40),
 			middle = sample_event(2, 1, 1, 20, 50);
 	struct op_event outer = sample_event(1, 0, 0, 10, 90),
@@ -261,7 +262,7 @@ static void many_calls_inside_count_once(void **state)
 {
 	(void)state;
 	enum { N = 200000 };
-	struct aggregate *a = aggregate_new();
+	struct aggregate *a = aggregate_new(AGGREGATE_DEFAULT);
 	for (uint64_t i = 0; i < N; i++)
 		add(a, sample_event(i + 2, 1, 1, 10 + 2 * i, 11 + 2 * i));
 	add(a, sample_event(1, 0, 0, 0, 2 * N + 20));
@@ -272,7 +273,7 @@ static void many_calls_inside_count_once(void **state)
 static void threads_do_not_nest_in_each_other(void **state)
 {
 	(void)state;
-	struct aggregate *a = aggregate_new();
+	struct aggregate *a = aggregate_new(AGGREGATE_DEFAULT);
 	struct op_event inside = sample_event(2, 1, 1, 20, 30);
 	inside.tid = 7;
 	add(a, inside);
@@ -289,8 +290,8 @@ static void rows_remembered_are_the_same(void **state)
 	enum { MANY = 20000, EVENTS = 200000 };
 	struct op_desc *ops = calloc(MANY, sizeof(*ops));
 	char(*names)[16] = calloc(MANY, sizeof(*names));
-	struct aggregate *plain = aggregate_new(),
-			 *steady = aggregate_new_by(AGGREGATE_DEFAULT | AGGREGATE_STEADY);
+	struct aggregate *plain = aggregate_new(AGGREGATE_DEFAULT),
+			 *steady = aggregate_new(AGGREGATE_DEFAULT | AGGREGATE_STEADY);
 	struct op_event ahead[4];
 	uint64_t r = 1;
 	size_t n, m;
@@ -332,7 +333,7 @@ static void rows_remembered_are_the_same(void **state)
 static void forgets_addresses(void **state)
 {
 	(void)state;
-	struct aggregate *a = aggregate_new_by(AGGREGATE_DEFAULT | AGGREGATE_STEADY);
+	struct aggregate *a = aggregate_new(AGGREGATE_DEFAULT | AGGREGATE_STEADY);
 	struct op_desc op = {.name = "one", .schema = ""};
 	struct op_event ev = sample_event(1, 0, 0, 10, 20);
 	size_t n;
@@ -380,7 +381,7 @@ static void quantiles_of_the_extremes(void **state)
 static void a_quantile_lies_between_the_extremes(void **state)
 {
 	(void)state;
-	struct aggregate *a = aggregate_new();
+	struct aggregate *a = aggregate_new(AGGREGATE_DEFAULT);
 	add(a, sample_event(1, 0, 0, 0, 1000003));
 	assert_int_equal(aggregate_quantile(row(a, "aten::add.Tensor"), 0.99), 1000003);
 	aggregate_free(a);
@@ -399,7 +400,7 @@ static char *printed(const struct aggregate *a, struct report_opts *opts,
 
 static struct aggregate *sample(void)
 {
-	struct aggregate *a = aggregate_new();
+	struct aggregate *a = aggregate_new(AGGREGATE_DEFAULT);
 	struct op_event evil = sample_event(4, 0, 0, 3900, 4000);
 	static const struct op_desc evil_op = {.name = "evil\x1b[31m,\"op\""};
 	evil.op = &evil_op;
@@ -499,7 +500,7 @@ static void no_events_no_table(void **state)
 {
 	(void)state;
 	struct report_opts opts = {0};
-	struct aggregate *a = aggregate_new();
+	struct aggregate *a = aggregate_new(AGGREGATE_DEFAULT);
 	char *text = printed(a, &opts, report_print);
 	assert_string_equal(text, "ditrace: traced 0 threads, 0 ops, 0 lost\n\n");
 	free(text);
@@ -540,7 +541,7 @@ static void memory_of_devices(void **state)
 {
 	enum { CUDA = 1, XPU = 12 };
 	(void)state;
-	struct aggregate *a = aggregate_new();
+	struct aggregate *a = aggregate_new(AGGREGATE_DEFAULT);
 	const struct op_event of = sample_event(1, 0, 0, 100, 100);
 	size_t n;
 	memory_of(a, CUDA, of, false, 0x10, 70, 70);
@@ -577,7 +578,7 @@ static void the_highest_peak_of_ranks(void **state)
 {
 	enum { CUDA = 1, RANKS = 8 };
 	(void)state;
-	struct aggregate *a = aggregate_new();
+	struct aggregate *a = aggregate_new(AGGREGATE_DEFAULT);
 	for (uint32_t i = 0; i < RANKS; i++) {
 		struct op_event of = sample_event(i + 1, 0, 0, 100, 100);
 		const uint64_t bytes = i == 5 ? 90 : 10 + i;
@@ -619,7 +620,7 @@ static void done_in(struct aggregate *a, uint64_t id, uint64_t ns, const struct 
 static void memory_of_what_is_called(void **state)
 {
 	(void)state;
-	struct aggregate *a = aggregate_new();
+	struct aggregate *a = aggregate_new(AGGREGATE_DEFAULT);
 	const struct py_stack *x = sample_event(1, 0, 0, 0, 1).stack, *y = sample_other_stack();
 	called(a, 4, 2, 30, 40, x); /* in 3, in 2, in 1 */
 	done_in(a, 4, 35, x, false, 100);
@@ -651,7 +652,7 @@ static void memory_of_what_is_called(void **state)
 static void the_peak_of_memory(void **state)
 {
 	(void)state;
-	struct aggregate *a = aggregate_new();
+	struct aggregate *a = aggregate_new(AGGREGATE_DEFAULT);
 	struct op_event other = sample_event(3, 0, 0, 400, 400);
 	size_t n;
 	other.stack = other.where_stack = sample_other_stack();

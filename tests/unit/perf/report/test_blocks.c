@@ -162,7 +162,7 @@ static void test_marks_are_no_ops(void **state)
 {
 	size_t n;
 	(void)state;
-	struct aggregate *a = aggregate_new();
+	struct aggregate *a = aggregate_new(AGGREGATE_DEFAULT);
 	struct aggregate_totals t = sum_up(a);
 	const struct aggregate_row *const *rows = aggregate_rows(a, &n);
 	assert_int_equal(n, 1);
@@ -172,7 +172,7 @@ static void test_marks_are_no_ops(void **state)
 	assert_int_equal(t.self_ns, 30);
 	assert_int_equal(t.observed_ns, 45);
 	aggregate_free(a);
-	a = aggregate_new_by(AGGREGATE_DEFAULT | AGGREGATE_MARKS);
+	a = aggregate_new(AGGREGATE_DEFAULT | AGGREGATE_MARKS);
 	t = sum_up(a);
 	aggregate_rows(a, &n);
 	assert_int_equal(n, 2);

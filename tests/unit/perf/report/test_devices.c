@@ -103,7 +103,7 @@ static void add(struct aggregate *a, struct activity of)
  * and 20 of which less is known. */
 static struct aggregate *filled(unsigned keys)
 {
-	struct aggregate *a = aggregate_new_by(keys);
+	struct aggregate *a = aggregate_new(keys);
 	struct op_event op = sample_event(1, 0, 0, 1000, 1100), other = op;
 	struct activity of_other = activity(2200, 2400);
 	assert_non_null(a);
@@ -185,7 +185,7 @@ static void has_device_ns(const struct aggregate *a, const char *shape, unsigned
  * is told. */
 static void calls_have_theirs(void **state)
 {
-	struct aggregate *a = aggregate_new_by(AGGREGATE_OP | AGGREGATE_SHAPE);
+	struct aggregate *a = aggregate_new(AGGREGATE_OP | AGGREGATE_SHAPE);
 	struct op_event call = sample_event(5, 0, 0, 100, 200),
 			other = sample_event(6, 0, 0, 300, 400);
 	struct activity of = activity(150, 250);
@@ -295,7 +295,7 @@ static struct kernels *filled_kernels(unsigned keys, struct aggregate *a)
 
 static void check_kernels(unsigned keys, int width, enum report_sort sort, const char *want)
 {
-	struct aggregate *a = aggregate_new();
+	struct aggregate *a = aggregate_new(AGGREGATE_DEFAULT);
 	struct kernels *k = filled_kernels(keys, a);
 	char *text = printed(
 	    a, (struct report_opts){.kernels = k, .sort = sort, .terminal = {.width = width}},
@@ -328,7 +328,7 @@ static void a_table_of_kernels(void **state)
 
 static void kernels_for_programs(void **state)
 {
-	struct aggregate *a = aggregate_new();
+	struct aggregate *a = aggregate_new(AGGREGATE_DEFAULT);
 	struct kernels *k = filled_kernels(KERNELS_NAME | KERNELS_DEVICE, a);
 	struct report_opts opts = {.kernels = k, .sort = REPORT_BY_CALLS};
 	(void)state;
@@ -381,7 +381,7 @@ static struct training train(void)
 					     .is_torch = true};
 	static _Alignas(16) char memory[sizeof(struct py_stack) + 2 * sizeof(void *)];
 	struct py_stack *optimizer = (struct py_stack *)memory;
-	struct training t = {.ops = aggregate_new(), .steps = breakdown_new()};
+	struct training t = {.ops = aggregate_new(AGGREGATE_DEFAULT), .steps = breakdown_new()};
 	optimizer->id = 9;
 	optimizer->depth = 2;
 	optimizer->frames[0] = &adam;

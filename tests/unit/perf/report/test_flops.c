@@ -61,7 +61,7 @@ static void inner_calls_count_once(void **state)
 static void rows_have_them(void **state)
 {
 	(void)state;
-	struct aggregate *sum = aggregate_new_by(AGGREGATE_OP | AGGREGATE_FLOPS);
+	struct aggregate *sum = aggregate_new(AGGREGATE_OP | AGGREGATE_FLOPS);
 	struct op_event inner = call(&mm, 1), outer = call(&linear, 0);
 	struct op_sum summed = {.of = call(&mm, 0), .calls = 4, .min_ns = 1, .max_ns = 2};
 	size_t n;

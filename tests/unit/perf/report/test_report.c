@@ -43,7 +43,7 @@ static struct op_event event(size_t i)
 
 static struct aggregate *by(unsigned keys)
 {
-	struct aggregate *a = aggregate_new_by(keys);
+	struct aggregate *a = aggregate_new(keys);
 	for (size_t i = 0; i < NROWS; i++) {
 		struct op_event ev = event(i);
 		assert_int_equal(aggregate_add(a, &ev), 0);
@@ -159,7 +159,7 @@ static void modules_are_a_tree(void **state)
 {
 	(void)state;
 	const struct report_opts opts = {.modules = true, .percent_limit = 1};
-	struct aggregate *a = aggregate_new_by(AGGREGATE_MODULE | AGGREGATE_PHASE);
+	struct aggregate *a = aggregate_new(AGGREGATE_MODULE | AGGREGATE_PHASE);
 	char *text;
 	size_t len;
 	add_in(a, "blocks.0.attn.qkv", 0, 100, PHASE_FORWARD);
@@ -366,7 +366,7 @@ static void ranks(void **state)
 {
 	(void)state;
 	static const struct op_desc collective = {.name = "c10d::allreduce_"};
-	struct aggregate *a = aggregate_new_by(AGGREGATE_OP);
+	struct aggregate *a = aggregate_new(AGGREGATE_OP);
 	struct op_event ev = event(1);
 	ev.rank1 = 4;
 	assert_int_equal(aggregate_add(a, &ev), 0);

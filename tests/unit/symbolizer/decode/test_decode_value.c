@@ -285,7 +285,7 @@ static void test_optional_words(void **state)
 /* {symbol, 1 for a wildcard} */
 static void test_dimnames(void **state)
 {
-	const uint64_t wildcard = 1ULL << 32, names[] = {SYM_LONG, SYM_WILD | wildcard, SYM_OTHER};
+	const uint64_t wildcard = 1ULL << 32, names[] = {SYM_LONG, SYM_WILD | wildcard, SYM_ATEN_N};
 	const char *unknown = "a dimension name that the process does not know";
 	(void)state;
 	expect_not(word(CXX_DIMNAME, SYM_N), unknown);

@@ -3,7 +3,7 @@
 
 #include "tests/unit/unit.h"
 
-#include "symbolizer/code/paths.h"
+#include "symbolizer/code/cfg.h"
 #include "symbolizer/torch/layout.h"
 
 /* Compiled as in a library, whatever the test's own flags. */

@@ -29,7 +29,7 @@ static void test_names(void **state)
 	assert_string_equal(interned_name(s, SYM_LONG, "dimname"), "a_name_that_is_not_short");
 	assert_string_equal(interned_name(s, SYM_WILD, "dimname"), "*");
 	assert_string_equal(interned_name(s, SYM_DIMNAME, "namespaces"), "dimname");
-	assert_null(interned_name(s, SYM_OTHER, "dimname"));
+	assert_null(interned_name(s, SYM_ATEN_N, "dimname"));
 	assert_null(interned_name(s, SYM_DIMNAME, "dimname"));
 	assert_null(interned_name(s, SYMBOLS, "dimname"));
 	assert_null(interned_name(s, UINT32_MAX, "dimname"));

@@ -2,7 +2,6 @@
  */
 #include "tests/unit/unit.h"
 
-#include "tracer/engine/brief.h"
 #include "tracer/engine/ring.h"
 
 enum { OURS = 8, BIG = 24 << 10, LONGEST = 300 };

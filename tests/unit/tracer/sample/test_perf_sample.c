@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "symbolizer/native/native_stack.h"
-#include "tracer/proc/perf_rings.h"
+#include "tracer/proc/follow.h"
 #include "tracer/sample/internal.h"
 
 struct record {

@@ -373,7 +373,7 @@ static void agrees_with_the_aggregate(void **state)
 {
 	(void)state;
 	struct view *v = view_new();
-	struct aggregate *a = aggregate_new();
+	struct aggregate *a = aggregate_new(AGGREGATE_DEFAULT);
 	struct aggregate_totals of_a;
 	struct view_head h;
 	struct op_event open = sample_event(3, 0, 0, 40 * MS, 0);

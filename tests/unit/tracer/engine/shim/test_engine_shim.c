@@ -6,7 +6,7 @@
 #include <poll.h>
 
 #include "tests/unit/shim_client.h"
-#include "tracer/engine/brief.h"
+#include "tracer/engine/ring.h"
 
 static struct shim_seen seen;
 

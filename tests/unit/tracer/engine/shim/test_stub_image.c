@@ -9,7 +9,6 @@
 
 #include "symbolizer/native/native_stack.h"
 #include "tracer/engine/shim/jumps.h"
-#include "tracer/engine/shim/stub_image.h"
 #include "tracer/shim/record/debugger.c"
 
 enum { MAPPED = 16 << 12, STUBS = STUB_IMAGE + JUMP_POOL_HEAD, DEPTH = 4 };

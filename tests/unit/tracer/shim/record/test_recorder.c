@@ -7,10 +7,9 @@
 
 /* Included as in the shim: it reads its own process's memory. */
 #include "tracer/shim/memory.c"
-#include "tracer/shim/new_operators.c"
 #include "tracer/shim/quiescence.c"
 #include "tracer/shim/record/jumps.c"
-#include "tracer/shim/record/native_bounds.c"
+#include "tracer/shim/record/new_operators.c"
 #include "tracer/shim/record/record_layout.c"
 #include "tracer/shim/record/recorder.c"
 #include "tracer/shim/record/recorder_thread.c"

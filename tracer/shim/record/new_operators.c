@@ -1,4 +1,4 @@
-#include "tracer/shim/shim.h"
+#include "tracer/shim/record/internal.h"
 
 #include <stdatomic.h>
 #include <string.h>

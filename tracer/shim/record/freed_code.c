@@ -2,7 +2,7 @@
 #include <dlfcn.h>
 #include <stddef.h>
 
-#include "tracer/shim/shim.h"
+#include "tracer/shim/record/internal.h"
 
 /* The beginning of PyTypeObject (Include/cpython/object.h, 3.8 to 3.13; not of free-threaded
  * builds, whose object header is longer). */

@@ -1,7 +1,7 @@
 /* What recording costs, from turns in which ops are recorded and left out. */
 #include "tests/unit/unit.h"
 
-#include "tracer/engine/turns.h"
+#include "tracer/session/internal.h"
 
 enum { N = 24, OPS = 10000 };
 
