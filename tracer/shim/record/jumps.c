@@ -92,16 +92,43 @@ static bool is_innermost(const struct recorder_thread *t, const uint64_t *regs)
 	       t->ops.open[d - 1].sp - regs[ARCH_SP] < FRAME;
 }
 
+/* One that a jump announces. Member by member: with general registers alone all of it is cleared by
+ * a slow instruction first. */
+static void call_set(struct call *c, uint64_t sp, uint32_t base)
+{
+	c->rf = (const uint64_t *)(uintptr_t)sp;
+	c->data[0] = c->data[1] = 0;
+	c->values[0] = c->values[1] = 0;
+	c->name = NULL;
+	c->base = base;
+	c->exceptions = 0;
+}
+
+/* Have what is read of a plan in the cache: its op may not have run for long. */
+static inline void foresee(const struct shim_share *s, uint32_t op)
+{
+	enum { LINE = 64, LINES = 3 };
+	const char *at = (const char *)&s->plan[op];
+	for (unsigned i = 0; i < LINES; i++)
+		__builtin_prefetch(at + (size_t)i * LINE);
+	__builtin_prefetch(&s->jumped[op]);
+}
+
 static void enter_op(struct recorder_thread *t, const uint64_t *regs, uint32_t op,
 		     const uint64_t *fp)
 {
+	if (!t->turn.rests)
+		foresee(t->share, op);
+	/* Early, while the plan comes into the cache. */
+	uint64_t now = t->share->waits || t->turn.rests ? 0 : ticks_now(&t->ticks);
 	if (!t->share->jumped[op] || is_observed(t, &t->share->plan[op]) ||
 	    (is_boxed(t, op) && !is_unobserved(regs)))
 		return;
 	if (!thread_records(t, regs[ARCH_SP] + t->share->plan[op].entry_sp, op))
 		return;
 	thread_await_room(t);
-	uint64_t now = ticks_now(&t->ticks);
+	if (!now)
+		now = ticks_now(&t->ticks);
 	if (t->ops.depth >= OPEN_MAX) {
 		thread_count(&thread_slot(t)->lost, 1);
 		return;
@@ -114,8 +141,7 @@ static void enter_op(struct recorder_thread *t, const uint64_t *regs, uint32_t o
 	recorder_ask_python(t);
 	t->out.stop = h.plan->flags & PLAN_STOP && !t->share->away && may_stop(t, h.plan);
 	if (shadow_stack_entry(&t->ops, &h)) {
-		t->call[t->ops.depth - 1] = (struct call){
-		    .rf = (const uint64_t *)(uintptr_t)regs[ARCH_SP], .base = h.plan->base};
+		call_set(&t->call[t->ops.depth - 1], regs[ARCH_SP], h.plan->base);
 		t->ops.open[t->ops.depth - 1].counted =
 		    !(h.plan->flags & PLAN_FORWARD) || is_boxed(t, op);
 	}
@@ -146,6 +172,7 @@ void jump_left(const uint64_t *regs, uint32_t op)
 		turns_leave(t, op);
 	} else if (t && t->ops.depth && (!is_boxed(t, op) || is_innermost(t, regs))) {
 		t->busy = true;
+		foresee(t->share, op);
 		if (t->is_brief)
 			brief_foresee(&t->brief, op, HIT_EXIT);
 		uint64_t now = ticks_now(&t->ticks);
