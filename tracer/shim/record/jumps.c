@@ -20,9 +20,10 @@ static _Atomic bool theirs_here; /* one for a thread was seen */
 static bool (*has_local)(void);	 /* at::hasThreadLocalCallbacks */
 static bool adding;		 /* the callback that is being added is the library's own */
 
-enum { CLASSES = 4096 };
-/* By hash, vtables of nodes, with the answer of has_listed in the lowest bit. */
-static _Atomic uint64_t classes[CLASSES];
+enum { CLASSES = 4096, BESIDE = 8 };
+/* By hash, vtables of nodes, with the answer of has_listed in the lowest bit. Of two with the same
+ * hash the second is beside the first: has_listed takes many system calls. */
+static _Atomic uint64_t classes[CLASSES + BESIDE - 1];
 
 /* The thread's state if it has any and the library is in use. Between inside_begin and
  * inside_end. */
@@ -243,6 +244,8 @@ static bool is_listed(const struct shim_share *s, uint64_t vtable)
 {
 	_Atomic uint64_t *of = &classes[(vtable >> 3) * 0x9e3779b97f4a7c15 >> 52];
 	uint64_t is = atomic_load_explicit(of, memory_order_relaxed);
+	for (unsigned i = 1; i < BESIDE && is && (is & ~1ULL) != vtable; i++)
+		is = atomic_load_explicit(++of, memory_order_relaxed);
 	if ((is & ~1ULL) != vtable) {
 		is = vtable | has_listed(s, vtable);
 		atomic_store_explicit(of, is, memory_order_relaxed);
@@ -346,6 +349,6 @@ void jumps_begin(bool others, bool (*local)(void))
 	theirs = others;
 	theirs_here = false;
 	has_local = local;
-	for (unsigned i = 0; i < CLASSES; i++)
+	for (size_t i = 0; i < sizeof(classes) / sizeof(*classes); i++)
 		classes[i] = 0;
 }
