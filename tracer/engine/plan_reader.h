@@ -97,7 +97,7 @@ void hit_buf_send(struct hit_buf *b);
 /* The Python stack of a stopped thread, walked as symbolizer/python/python.h describes; the
  * counterpart in the kernel is tracer/engine/bpf/pywalk.bpf.h. */
 
-enum { PY_RECENT = 64 };
+enum { PY_RECENT = 64, PY_NAMED = 128 };
 
 /* What is remembered of a thread between hits. Zero-initialise; fsbase is the caller's to set. */
 struct py_thread {
@@ -105,9 +105,12 @@ struct py_thread {
 	uint64_t tstate; /* its PyThreadState, 0: not known */
 	bool is_certain; /* `tstate` comes from CPython itself, just now */
 	uint32_t misses, wait;
-	uint32_t nrecent;
-	uint64_t recent[PY_RECENT]; /* frames of the last walk */
-	uint32_t nmet;
+	uint32_t nrecent, nmet;
+	uint64_t recent[PY_RECENT]; /* frames of the last walk; not within the process itself */
+	/* Some of the code objects that are known to be named, by hash: while pyframes_unsent was
+	 * called for none since `named_at`. */
+	uint32_t named_at;
+	uint64_t named[PY_NAMED];
 	uint64_t met[PY_FRAMES]; /* code objects that pyframes_put was the first to send; taken, and
 				    nmet set to 0, by the caller */
 };

@@ -25,7 +25,8 @@ struct frame {
 };
 
 /* Word by word: inside the process itself each is a plain load. */
-static int read_frame(struct remote *mem, const struct py_walk *w, struct frame *f, uint64_t frame)
+static inline __attribute__((always_inline)) int
+read_frame(struct remote *mem, const struct py_walk *w, struct frame *f, uint64_t frame)
 {
 	uint64_t at = frame + w->frame_window;
 	uint32_t lasti = 0;
@@ -151,6 +152,7 @@ struct py_place pyframes_innermost(struct py_thread *t, const struct py_walk *w,
 enum { NAMED_BITS = 14, NEAR = 16, UNSENT = 1 };
 
 static _Atomic uint64_t named[(1 << NAMED_BITS) + NEAR];
+static _Atomic uint32_t unsent; /* how often one was marked so, or all were forgotten */
 
 static _Atomic uint64_t *first_place(uint64_t code)
 {
@@ -174,7 +176,7 @@ static bool name_first(uint64_t code)
 	return false;
 }
 
-void pyframes_unsent(uint64_t code)
+static void mark_unsent(uint64_t code)
 {
 	_Atomic uint64_t *place = first_place(code);
 	for (unsigned i = 0; i < NEAR; i++) {
@@ -187,16 +189,42 @@ void pyframes_unsent(uint64_t code)
 	}
 }
 
+/* Counted when it is marked: who has seen the number has forgotten what it knew before. */
+void pyframes_unsent(uint64_t code)
+{
+	mark_unsent(code);
+	unsent++;
+}
+
+/* The table of all is large, and a walk would fill the caches with its lines. */
 static void name_code(struct py_thread *t, uint64_t code)
 {
+	uint64_t *known = &t->named[code * 0x9e3779b97f4a7c15 >> 57];
+	if (*known == code)
+		return;
+	*known = code;
 	if (code && name_first(code) && t->nmet < PY_FRAMES)
 		t->met[t->nmet++] = code;
+}
+
+_Static_assert(PY_NAMED == 1 << (64 - 57), "the hash in name_code");
+
+/* Before the codes of a stack are named. */
+static void name_begin(struct py_thread *t)
+{
+	const uint32_t now = atomic_load_explicit(&unsent, memory_order_relaxed);
+	if (t->named_at == now)
+		return;
+	for (unsigned i = 0; i < PY_NAMED; i++)
+		t->named[i] = 0;
+	t->named_at = now;
 }
 
 void pyframes_begin(void)
 {
 	for (size_t i = 0; i < sizeof(named) / sizeof(*named); i++)
 		atomic_store_explicit(&named[i], 0, memory_order_relaxed);
+	unsent++;
 }
 
 bool pyframes_may_have_named(uint64_t code)
@@ -210,17 +238,20 @@ bool pyframes_may_have_named(uint64_t code)
 	return true;
 }
 
-void pyframes_put(struct py_thread *t, const struct py_walk *w, struct remote *mem,
+void pyframes_put(struct py_thread *t, const struct py_walk *walk, struct remote *mem,
 		  struct hit_buf *out, uint64_t frame, bool is_backward, uint64_t base)
 {
+	const struct py_walk own_walk = *walk,
+			     *w = &own_walk; /* what is written may not change it */
 	struct item *it = hit_buf_item(out, ITEM_STACK, 0, 0);
 	uint64_t *to = (uint64_t *)(it + 1);
 	struct frame f;
 	uint32_t n = 0, recent = 0, own = 0;
 	bool cut = false, inside = is_backward;
+	name_begin(t);
 	for (uint32_t i = 0; i < PY_FRAMES && frame; i++) {
 		inside = inside && frame != base;
-		if (recent < PY_RECENT)
+		if (!REMOTE_IS_OWN && recent < PY_RECENT)
 			t->recent[recent++] = frame;
 		if (read_frame(mem, w, &f, frame)) {
 			cut = true;

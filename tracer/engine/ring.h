@@ -55,11 +55,11 @@ struct chunks {
 
 /* The writer's private state. */
 struct chunks_writer {
-	uint64_t stretch;	/* the current one */
-	uint64_t freed;		/* stretches whose chunks the reader has returned */
+	uint64_t stretch; /* the current one */
+	uint64_t freed;	  /* stretches whose chunks the reader has returned */
+	uint32_t nspare;
 	uint16_t order[CHUNKS]; /* as struct chunks.at */
 	uint16_t spare[CHUNKS]; /* a stack of free chunks */
-	uint32_t nspare;
 };
 
 /* Become the writer of an empty ring, of the first `n` chunks of its memory. */

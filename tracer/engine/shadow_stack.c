@@ -107,18 +107,21 @@ static bool is_muted(const struct shadow_stack *t, const struct op_hit *h, const
 static void begin_hit(struct shadow_stack *t, const struct op_hit *h, const struct open_op *f,
 		      uint8_t kind, uint16_t generation)
 {
-	*hit_buf_begin(h->out, &t->gap) = (struct hit){
-	    .kind = kind,
-	    .flags = f->backward ? HIT_BACKWARD : 0,
-	    .depth = (uint16_t)t->shown,
-	    .op = f->op,
-	    .proc = h->proc,
-	    .generation = generation,
-	    .tid = t->tid,
-	    .ts = h->ts,
-	    .seq = f->seq,
-	    .sp = f->sp,
-	};
+	struct hit *hit = hit_buf_begin(h->out, &t->gap);
+	/* Member by member: with general registers alone all of it is cleared by a slow instruction
+	 * first. */
+	hit->size = 0;
+	hit->kind = kind;
+	hit->flags = f->backward ? HIT_BACKWARD : 0;
+	hit->depth = (uint16_t)t->shown;
+	hit->op = f->op;
+	hit->proc = h->proc;
+	hit->generation = generation;
+	hit->tid = t->tid;
+	hit->stop = 0;
+	hit->ts = h->ts;
+	hit->seq = f->seq;
+	hit->sp = f->sp;
 }
 
 /* An op called by another without Python in between has the same Python stack: the frame that

@@ -94,40 +94,42 @@ struct turn_state {
 	uint64_t jumps;	      /* that led here since, while it rests */
 };
 
+/* What each hit uses comes first and lies together: the program's work has filled the caches. */
 struct recorder_thread {
 	struct shim_share *share;
 	unsigned epoch;
 	unsigned index; /* of its ring */
-	struct chunks_writer ring, memory;
-	struct sums_writer sums;
+	uint32_t conf_seq;
+	unsigned known; /* what the observer is about to be told of although jumps record it: 1 <<
+			   an enum shim_op, or 0 */
 	bool busy;
+	bool is_brief; /* records are, as the ring fills */
+	bool awaited;  /* a new operator has ended: stop at the next exit record for its schema */
+	struct hit *place; /* for the record that is being made, there or in out.own */
+	struct ticks ticks;
+	/* With jumps: the stack pointer at the entry of an op that is not recorded and has not been
+	 * dispatched yet, else 0. */
+	uint64_t announced;
+	uint64_t node_class; /* vtable of the node that the autograd engine evaluates */
+	struct turn_state turn;
+	struct native_walk native; /* how its native stack is walked */
+	struct proc_conf conf;
 	uint64_t
 	    unread;	/* `tail` of its ring when ditrace was found to be stopped; 0: it was not */
 	uint64_t loads; /* how many libraries were ever loaded, when a counter last stopped here */
-	bool awaited;	/* a new operator has ended: stop at the next exit record for its schema */
-	/* With jumps: the stack pointer at the entry of an op that is not recorded and has not been
-	 * dispatched yet, else 0; what the observer is about to be told of although jumps record
-	 * it: 1 << an enum shim_op, or 0. */
-	uint64_t announced;
-	unsigned known;
-	const uint64_t *learned;     /* the record whose layout was checked at its start, */
-	unsigned learned_exceptions; /* and struct call's `exceptions` then */
-	uint64_t node_class;	     /* vtable of the node that the autograd engine evaluates */
-	struct native_walk native;   /* how its native stack is walked */
-	uint32_t conf_seq;
-	struct proc_conf conf;
-	struct shadow_stack ops;
-	struct ticks ticks;
-	struct hit_buf out;
+	const uint64_t *learned;	     /* the record whose layout was checked at its start, */
+	unsigned learned_exceptions;	     /* and struct call's `exceptions` then */
 	const struct eh_globals *exceptions; /* NULL: not known yet */
-	uint64_t regs[ARCH_REGS];	     /* pseudo-registers that an op's plan reads */
-	struct turn_state turn;
-	struct call entering;
+	struct chunks_writer ring;
+	struct shadow_stack ops;
 	struct call call[OPEN_MAX];
+	struct call entering;
+	uint64_t regs[ARCH_REGS]; /* pseudo-registers that an op's plan reads */
+	struct chunks_writer memory;
+	struct sums_writer sums;
 	uint64_t tensors[LIST_MAX]; /* as many as are read */
-	struct hit *place;	    /* for the record that is being made, there or in out.own */
-	bool is_brief;		    /* records are, as the ring fills */
-	struct brief brief;	    /* of what went to `ring` */
+	struct hit_buf out;
+	struct brief brief; /* of what went to `ring` */
 };
 
 /* Add to a counter that only this thread writes, without a locked instruction; its old value. */

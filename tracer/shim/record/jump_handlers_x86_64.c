@@ -70,14 +70,18 @@ _Static_assert(ARCH_R15 == 0 && ARCH_DI == 14 && ARCH_SP == 19 && ARCH_REGS == 2
 
 ENTRY_HANDLER(on_entry, jump_entered)
 ENTRY_HANDLER(on_announced, jump_announced)
-ENTRY_HANDLER(on_step, jump_stepped)
 
-/* At the entry of a function without SSE arguments. */
-__attribute__((naked, used, noinline)) static void on_memory(void)
-{
-	__asm__ volatile(PUSH("0") "and $-64, %%rsp\n\t"
-				   "call %P0\n\t" POP ::"i"(jump_memory_told));
-}
+/* At the entry of a function without SSE arguments, as none of enum shim_step and enum shim_memory
+ * has any. */
+#define PLAIN_HANDLER(name, function)                                                              \
+	__attribute__((naked, used, noinline)) static void name(void)                              \
+	{                                                                                          \
+		__asm__ volatile(PUSH("0") "and $-64, %%rsp\n\t"                                   \
+					   "call %P0\n\t" POP ::"i"(function));                    \
+	}
+
+PLAIN_HANDLER(on_step, jump_stepped)
+PLAIN_HANDLER(on_memory, jump_memory_told)
 
 /* At an exit, whose stub has stepped over the red zone. */
 __attribute__((naked, used, noinline)) static void on_exit_window(void)

@@ -20,9 +20,10 @@ static _Atomic bool theirs_here; /* one for a thread was seen */
 static bool (*has_local)(void);	 /* at::hasThreadLocalCallbacks */
 static bool adding;		 /* the callback that is being added is the library's own */
 
-enum { CLASSES = 4096 };
-/* By hash, vtables of nodes, with the answer of has_listed in the lowest bit. */
-static _Atomic uint64_t classes[CLASSES];
+enum { CLASSES = 4096, BESIDE = 8 };
+/* By hash, vtables of nodes, with the answer of has_listed in the lowest bit. Of two with the same
+ * hash the second is beside the first: has_listed takes many system calls. */
+static _Atomic uint64_t classes[CLASSES + BESIDE - 1];
 
 /* The thread's state if it has any and the library is in use. Between inside_begin and
  * inside_end. */
@@ -92,16 +93,43 @@ static bool is_innermost(const struct recorder_thread *t, const uint64_t *regs)
 	       t->ops.open[d - 1].sp - regs[ARCH_SP] < FRAME;
 }
 
+/* One that a jump announces. Member by member: with general registers alone all of it is cleared by
+ * a slow instruction first. */
+static void call_set(struct call *c, uint64_t sp, uint32_t base)
+{
+	c->rf = (const uint64_t *)(uintptr_t)sp;
+	c->data[0] = c->data[1] = 0;
+	c->values[0] = c->values[1] = 0;
+	c->name = NULL;
+	c->base = base;
+	c->exceptions = 0;
+}
+
+/* Have what is read of a plan in the cache: its op may not have run for long. */
+static inline void foresee(const struct shim_share *s, uint32_t op)
+{
+	enum { LINE = 64, LINES = 3 };
+	const char *at = (const char *)&s->plan[op];
+	for (unsigned i = 0; i < LINES; i++)
+		__builtin_prefetch(at + (size_t)i * LINE);
+	__builtin_prefetch(&s->jumped[op]);
+}
+
 static void enter_op(struct recorder_thread *t, const uint64_t *regs, uint32_t op,
 		     const uint64_t *fp)
 {
+	if (!t->turn.rests)
+		foresee(t->share, op);
+	/* Early, while the plan comes into the cache. */
+	uint64_t now = t->share->waits || t->turn.rests ? 0 : ticks_now(&t->ticks);
 	if (!t->share->jumped[op] || is_observed(t, &t->share->plan[op]) ||
 	    (is_boxed(t, op) && !is_unobserved(regs)))
 		return;
 	if (!thread_records(t, regs[ARCH_SP] + t->share->plan[op].entry_sp, op))
 		return;
 	thread_await_room(t);
-	uint64_t now = ticks_now(&t->ticks);
+	if (!now)
+		now = ticks_now(&t->ticks);
 	if (t->ops.depth >= OPEN_MAX) {
 		thread_count(&thread_slot(t)->lost, 1);
 		return;
@@ -114,8 +142,7 @@ static void enter_op(struct recorder_thread *t, const uint64_t *regs, uint32_t o
 	recorder_ask_python(t);
 	t->out.stop = h.plan->flags & PLAN_STOP && !t->share->away && may_stop(t, h.plan);
 	if (shadow_stack_entry(&t->ops, &h)) {
-		t->call[t->ops.depth - 1] = (struct call){
-		    .rf = (const uint64_t *)(uintptr_t)regs[ARCH_SP], .base = h.plan->base};
+		call_set(&t->call[t->ops.depth - 1], regs[ARCH_SP], h.plan->base);
 		t->ops.open[t->ops.depth - 1].counted =
 		    !(h.plan->flags & PLAN_FORWARD) || is_boxed(t, op);
 	}
@@ -146,6 +173,7 @@ void jump_left(const uint64_t *regs, uint32_t op)
 		turns_leave(t, op);
 	} else if (t && t->ops.depth && (!is_boxed(t, op) || is_innermost(t, regs))) {
 		t->busy = true;
+		foresee(t->share, op);
 		if (t->is_brief)
 			brief_foresee(&t->brief, op, HIT_EXIT);
 		uint64_t now = ticks_now(&t->ticks);
@@ -216,6 +244,8 @@ static bool is_listed(const struct shim_share *s, uint64_t vtable)
 {
 	_Atomic uint64_t *of = &classes[(vtable >> 3) * 0x9e3779b97f4a7c15 >> 52];
 	uint64_t is = atomic_load_explicit(of, memory_order_relaxed);
+	for (unsigned i = 1; i < BESIDE && is && (is & ~1ULL) != vtable; i++)
+		is = atomic_load_explicit(++of, memory_order_relaxed);
 	if ((is & ~1ULL) != vtable) {
 		is = vtable | has_listed(s, vtable);
 		atomic_store_explicit(of, is, memory_order_relaxed);
@@ -319,7 +349,7 @@ void jumps_begin(bool others, bool (*local)(void))
 	theirs = others;
 	theirs_here = false;
 	has_local = local;
-	for (unsigned i = 0; i < CLASSES; i++)
+	for (size_t i = 0; i < sizeof(classes) / sizeof(*classes); i++)
 		classes[i] = 0;
 }
 
