@@ -95,7 +95,7 @@ static struct def_source def_of(const struct code_piece *c, uint64_t at)
 	return none;
 }
 
-struct walk {
+struct exits_walk {
 	const struct code_piece *c;
 	uint8_t *met; /* by offset */
 	uint32_t *todo;
@@ -106,7 +106,7 @@ struct walk {
 	unsigned nexits;
 };
 
-static void go_to(struct walk *w, uint64_t at)
+static void go_to(struct exits_walk *w, uint64_t at)
 {
 	if (at >= w->c->size || w->met[at])
 		return;
@@ -115,7 +115,7 @@ static void go_to(struct walk *w, uint64_t at)
 }
 
 /* All ways from the first look to the second ones. False: there are too many of these. */
-static bool walk_to_exits(struct walk *w)
+static bool walk_to_exits(struct exits_walk *w)
 {
 	while (w->n) {
 		const uint32_t at = w->todo[--w->n];
@@ -137,7 +137,7 @@ static bool walk_to_exits(struct walk *w)
 	return w->nexits;
 }
 
-static bool find_exits(struct walk *w, uint64_t from)
+static bool find_exits(struct exits_walk *w, uint64_t from)
 {
 	w->met = calloc(w->c->size, 1);
 	w->todo = calloc(w->c->size, sizeof(*w->todo));
@@ -178,7 +178,7 @@ static bool inlined_call_find(struct elf_file *f, uint64_t behind, struct inline
 	uint64_t at = behind - c.start, branch = 0;
 	if (!c.code || at < CALL || c.code[at - CALL] != 0xe8 || !is_of_function(&c, at - CALL))
 		return false;
-	struct walk w = {.c = &c};
+	struct exits_walk w = {.c = &c};
 	struct arch_insn i;
 	c.d = arch_decoder_new();
 	for (unsigned n = 0; c.d && n < INSNS && !branch && decode_at(&c, at, &i); n++) {
@@ -222,7 +222,7 @@ static void plan_static(struct op_plan *p, const struct inlined_call *c, bool co
 	plan_operator(p, cow_strings);
 }
 
-static void plan(struct op_plan *p, const struct inlined_call *c, bool cow_strings)
+static void inlined_plan(struct op_plan *p, const struct inlined_call *c, bool cow_strings)
 {
 	*p = (struct op_plan){.flags = PLAN_PY | PLAN_FORWARD};
 	if (!c->named)
@@ -239,7 +239,7 @@ static void plan(struct op_plan *p, const struct inlined_call *c, bool cow_strin
 	p->identity = 1 << BOXED_DATA | 1 << BOXED_HANDLE;
 }
 
-static int add(struct op_table *t, unsigned file, const struct inlined_call *c)
+static int inlined_add(struct op_table *t, unsigned file, const struct inlined_call *c)
 {
 	struct op_inlined *all = &t->inlined;
 	if (array_grow(&all->sites, &all->room, all->n + 1 + c->nexits, sizeof(*all->sites)))
@@ -256,7 +256,7 @@ static int add(struct op_table *t, unsigned file, const struct inlined_call *c)
 		     .schema = "",
 		     .name = "c10::Dispatcher::call"},
 	};
-	plan(&t->plans[op], c, t->cow_strings);
+	inlined_plan(&t->plans[op], c, t->cow_strings);
 	const int64_t at = elf_offset(t->elf[file], c->call);
 	all->sites[all->n++] =
 	    (struct probe_site){.offset = (uint64_t)at, .op = op, .kind = SITE_ENTRY};
@@ -301,7 +301,7 @@ static int on_call(uint64_t behind, void *arg)
 	if (!elf_piece_at(t->elf[f->file], behind - 1, &start) || is_announced(t, f->file, start))
 		return 0;
 	if (inlined_call_find(t->elf[f->file], behind, &c))
-		f->r = t->inlined.nops++ == INLINED_MAX ? -E2BIG : add(t, f->file, &c);
+		f->r = t->inlined.nops++ == INLINED_MAX ? -E2BIG : inlined_add(t, f->file, &c);
 	return f->r;
 }
 

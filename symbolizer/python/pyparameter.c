@@ -201,7 +201,7 @@ static bool was_so(const struct py_runtime *rt, struct owner *o, uint64_t ns)
 	return true;
 }
 
-static const struct named *find(struct py_runtime *rt, uint64_t impl, uint64_t ns)
+static const struct named *parameter_find(struct py_runtime *rt, uint64_t impl, uint64_t ns)
 {
 	struct table *t = &rt->parameters->now;
 	int64_t at = map_get(&t->by_word, impl);
@@ -217,17 +217,18 @@ static void search_again(struct py_runtime *rt, uint64_t impl, uint64_t ns)
 	if (!p->nroots || clock_ns(CLOCK_MONOTONIC) < p->searched_ns + (SEARCH_NS << doubled))
 		return;
 	search_all(rt);
-	p->failed = find(rt, impl, ns) || map_get(&p->now.by_word, impl) >= 0 ? 0 : p->failed + 1;
+	p->failed =
+	    parameter_find(rt, impl, ns) || map_get(&p->now.by_word, impl) >= 0 ? 0 : p->failed + 1;
 }
 
 const struct py_stack *py_parameter_stack(struct py_runtime *rt, uint64_t impl, uint64_t ns)
 {
-	const struct named *n = find(rt, impl, ns);
+	const struct named *n = parameter_find(rt, impl, ns);
 	char name[PY_PATH_MAX + 128];
 
 	if (!n) {
 		search_again(rt, impl, ns);
-		n = find(rt, impl, ns);
+		n = parameter_find(rt, impl, ns);
 	}
 	if (!n)
 		return NULL;

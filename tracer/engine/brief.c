@@ -147,7 +147,7 @@ void brief_put(struct brief *b, const struct hit *h, void *to)
 		store((uint8_t *)to + i, load((const uint8_t *)h + i));
 }
 
-static inline uint64_t take(struct brief *b, const uint8_t **from, uint64_t old)
+static inline uint64_t word_take(struct brief *b, const uint8_t **from, uint64_t old)
 {
 	const uint8_t *at = *from, code = *at;
 	const uint64_t sent = load(at + 1), lately = b->lately[code];
@@ -182,14 +182,14 @@ struct hit *brief_read(struct brief *b, const void *record)
 	for (uint32_t i = 0; i < n; i += BLOCK) {
 		uint64_t left = bits_of(start + 8 + i / 8, n - i);
 		if (!i && left & 1)
-			store(words, take(b, &at, load(words)));
+			store(words, word_take(b, &at, load(words)));
 		if (!i) {
 			expect(b, words, h);
 			left &= ~1ULL;
 		}
 		for (; left; left &= left - 1) {
 			uint8_t *w = words + 8 * ((size_t)i + (size_t)__builtin_ctzll(left));
-			store(w, take(b, &at, load(w)));
+			store(w, word_take(b, &at, load(w)));
 		}
 	}
 	note(b, h);

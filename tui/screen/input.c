@@ -32,7 +32,7 @@ int input_patience(const struct input *in)
 	return in->n == 1 ? ESCAPE_MS : REST_MS;
 }
 
-static int take(struct input *in, size_t n, int key)
+static int input_take(struct input *in, size_t n, int key)
 {
 	in->n -= n;
 	memmove(in->bytes, in->bytes + n, in->n);
@@ -60,8 +60,8 @@ static int take_character(struct input *in, bool waited)
 	uint32_t c;
 	size_t n = text_utf8(in->bytes, in->n, &c);
 	if (n || !in->bytes[0])
-		return take(in, n ? n : 1, n ? character(c) : SCREEN_NO_KEY);
-	return in->n < whole && !waited ? INPUT_MORE : take(in, 1, SCREEN_NO_KEY);
+		return input_take(in, n ? n : 1, n ? character(c) : SCREEN_NO_KEY);
+	return in->n < whole && !waited ? INPUT_MORE : input_take(in, 1, SCREEN_NO_KEY);
 }
 
 /* A sequence of this terminal: its key, INPUT_MORE if it may become one, or SCREEN_NO_KEY. */
@@ -74,7 +74,7 @@ static int take_named(struct input *in)
 		if (memcmp(s->text, in->bytes, some) != 0)
 			continue;
 		if (some == n)
-			return take(in, n, s->key);
+			return input_take(in, n, s->key);
 		may_be = true;
 	}
 	return may_be ? INPUT_MORE : SCREEN_NO_KEY;
@@ -105,7 +105,7 @@ static int take_x10(struct input *in, int *y, int *x)
 		return INPUT_MORE;
 	*x = b[1] - 33;
 	*y = b[2] - 33;
-	return take(in, 6, mouse_key(b[0] - 32U, *x >= 0 && *y >= 0));
+	return input_take(in, 6, mouse_key(b[0] - 32U, *x >= 0 && *y >= 0));
 }
 
 static unsigned parameter(const char **at, const char *end)
@@ -163,15 +163,15 @@ static int take_control(struct input *in, int *y, int *x)
 	while (at < end && *at >= 0x20 && *at <= 0x3f)
 		at++;
 	if (at == end)
-		return in->n < INPUT_BYTES ? INPUT_MORE : take(in, in->n, SCREEN_NO_KEY);
+		return in->n < INPUT_BYTES ? INPUT_MORE : input_take(in, in->n, SCREEN_NO_KEY);
 	size_t n = (size_t)(at - in->bytes);
 	if (*at < 0x40 || *at == 0x7f) /* it ends here: another begins */
-		return take(in, n, SCREEN_NO_KEY);
+		return input_take(in, n, SCREEN_NO_KEY);
 	int key = at == begin	  ? final_key(*at)
 		  : *at == '~'	  ? tilde_key(parameter(&begin, at))
 		  : *begin == '<' ? sgr_mouse(begin + 1, at, y, x)
 				  : SCREEN_NO_KEY;
-	return take(in, n + 1, key);
+	return input_take(in, n + 1, key);
 }
 
 static int take_sequence(struct input *in, int *y, int *x)
@@ -185,8 +185,8 @@ static int take_sequence(struct input *in, int *y, int *x)
 		return in->n > 2 && in->bytes[2] == 'M' ? take_x10(in, y, x)
 							: take_control(in, y, x);
 	if (in->bytes[1] != 'O')
-		return take(in, 1, SCREEN_ESCAPE); /* Esc, and another key at once */
-	return in->n < 3 ? INPUT_MORE : take(in, 3, final_key(in->bytes[2]));
+		return input_take(in, 1, SCREEN_ESCAPE); /* Esc, and another key at once */
+	return in->n < 3 ? INPUT_MORE : input_take(in, 3, final_key(in->bytes[2]));
 }
 
 /* Whether what has come may be the rest of a report of the mouse, whose escape was taken for a
@@ -219,5 +219,5 @@ int input_key(struct input *in, bool waited, int *y, int *x)
 	if (key != INPUT_MORE || !waited)
 		return key;
 	in->cut = in->n == 1;
-	return in->cut ? take(in, 1, SCREEN_ESCAPE) : take(in, in->n, SCREEN_NO_KEY);
+	return in->cut ? input_take(in, 1, SCREEN_ESCAPE) : input_take(in, in->n, SCREEN_NO_KEY);
 }

@@ -51,7 +51,7 @@ static bool is_wanted(const struct sum_key *k, bool all, uint32_t number)
 	return all || k->bare || (int32_t)(k->freed - number) < 0;
 }
 
-static bool take(const struct sum_rows *s, const struct sum_key *k, struct sum_read *r)
+static bool row_take(const struct sum_rows *s, const struct sum_key *k, struct sum_read *r)
 {
 	return !bpf_map_lookup_elem(s->map, k, &r->value) && is_over(s, k, r) &&
 	       !bpf_map_delete_elem(s->map, k);
@@ -71,7 +71,7 @@ static int read_rows(struct sum_rows *s, uint32_t number, sums_fn *fn, void *arg
 	for (int end = bpf_map_get_next_key(s->map, NULL, k); !end;) {
 		end = bpf_map_get_next_key(s->map, k, next);
 		if ((int32_t)(k->epoch - epoch) < 0 && is_wanted(k, all, number) &&
-		    take(s, k, &r)) {
+		    row_take(s, k, &r)) {
 			__atomic_fetch_sub(s->rows, 1, __ATOMIC_SEQ_CST);
 			give(k, &r, fn, arg);
 			n++;
