@@ -211,6 +211,12 @@ static void probe_boxed(struct session *s, struct proc *p)
 	if (!s->engine->follow)
 		freeze_thread(p->target->pid, WAIT_MS, &frozen);
 	place_boxed(s, p, at);
+	/* The others take a tenth of a second, and are of collectives: only a rank that has just
+	 * begun waits for them. */
+	if (!p->is_whole || p->is_worker || p->rank.rank < 0) {
+		freeze_release(frozen);
+		frozen = NULL;
+	}
 	probe_copies(s, p, at);
 	probe_inlined(s, p);
 	freeze_release(frozen);
