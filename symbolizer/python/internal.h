@@ -57,6 +57,8 @@ struct py_dict {
 	/* The entries are in place as long as these words are unchanged. */
 	struct py_word proof[4];
 	unsigned nproof;
+	bool is_counted; /* of a dict, with so many entries */
+	uint64_t used;
 };
 
 enum { PY_DICT_MAX = 4096 };

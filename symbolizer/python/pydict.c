@@ -123,6 +123,8 @@ int py_dict_open(const struct py_runtime *rt, uint64_t addr, struct py_dict *out
 		rc = mem_read(rt->mem, addr + DICT_USED, w, sizeof(w));
 	if (rc)
 		return rc;
+	out->is_counted = true;
+	out->used = w[USED];
 	prove(out, addr + DICT_KEYS, w[KEYS]);
 	prove(out, addr + DICT_KEYS + 8, w[VALUES]);
 	rc = open_entries(rt, w[KEYS], w[VALUES] ? w[VALUES] + values_head(rt) : 0, out);
@@ -277,6 +279,16 @@ static int find_key(const struct py_runtime *rt, const uint64_t pairs[][2], size
 	return rc;
 }
 
+/* Whether these are all entries. Keys that were freed and allocated again at the same address,
+ * twice since the dict was opened, may be half filled. */
+static bool has_all(const struct py_dict *d, const uint64_t pairs[][2])
+{
+	uint64_t used = 0;
+	for (size_t i = 0; i < d->n; i++)
+		used += pairs[i][1] && pairs[i][0] >= 4096;
+	return !d->is_counted || used == d->used;
+}
+
 int py_dict_find(const struct py_runtime *rt, const struct py_dict *d, const char *name,
 		 uint64_t *value)
 {
@@ -285,6 +297,8 @@ int py_dict_find(const struct py_runtime *rt, const struct py_dict *d, const cha
 
 	if (!rc)
 		rc = find_key(rt, (const uint64_t(*)[2])pairs, d->n, pairs[d->n], name, value);
+	if (rc == -ENOENT && !has_all(d, (const uint64_t(*)[2])pairs))
+		rc = -EAGAIN;
 	free(pairs);
 	int proven = is_proven(rt, d);
 
