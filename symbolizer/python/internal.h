@@ -55,7 +55,7 @@ struct py_dict {
 	size_t key_step, value_step;
 	size_t n; /* number of entries, including those without a value (0) */
 	/* The entries are in place as long as these words are unchanged. */
-	struct py_word proof[4];
+	struct py_word proof[6];
 	unsigned nproof;
 	bool is_counted; /* of a dict, with so many entries */
 	uint64_t used;

@@ -108,7 +108,7 @@ static uint64_t values_head(const struct py_runtime *rt)
 	return rt->layout.minor >= 13 ? 8 : 0;
 }
 
-int py_dict_open(const struct py_runtime *rt, uint64_t addr, struct py_dict *out)
+static int dict_open_once(const struct py_runtime *rt, uint64_t addr, struct py_dict *out)
 {
 	enum { USED, VERSION, KEYS, VALUES, WORDS };
 	uint64_t type, flags = 0, w[WORDS];
@@ -132,7 +132,18 @@ int py_dict_open(const struct py_runtime *rt, uint64_t addr, struct py_dict *out
 	 * them, and frees the old ones. */
 	if (!rc && w[USED] > out->n)
 		return -EAGAIN;
-	return rc == -EPROTO && is_proven(rt, out) ? -EAGAIN : rc;
+	return rc && is_proven(rt, out) ? -EAGAIN : rc;
+}
+
+int py_dict_open(const struct py_runtime *rt, uint64_t addr, struct py_dict *out)
+{
+	int rc = dict_open_once(rt, addr, out);
+
+	if (!rc || rc == -EAGAIN)
+		return rc;
+	/* Keys that are freed, used for something else and allocated again at the same address are
+	 * proven. */
+	return dict_open_once(rt, addr, out) == rc ? rc : -EAGAIN;
 }
 
 /* Address of the inline values of an object without a __dict__; 0: it has one, or they are not
@@ -251,14 +262,14 @@ static uint64_t characters(const char *s)
 	return n;
 }
 
-/* The entry of `name` among n pairs, of which those whose keys have as many characters are
- * compared; `words` has room for 2 * n. 0, -ENOENT, -errno. */
-static int find_key(const struct py_runtime *rt, const uint64_t pairs[][2], size_t n,
-		    uint64_t *words, const char *name, uint64_t *value)
+/* The place of `name` among n pairs, of which those whose keys have as many characters are
+ * compared; `words` has room for 2 * n. -ENOENT, -errno. */
+static ssize_t find_key(const struct py_runtime *rt, const uint64_t pairs[][2], size_t n,
+			uint64_t *words, const char *name)
 {
 	size_t size = strlen(name) + 1, k = 0;
 	char *text = malloc(size);
-	int rc = -ENOENT;
+	ssize_t rc = -ENOENT;
 
 	if (!text)
 		return -ENOMEM;
@@ -272,8 +283,7 @@ static int find_key(const struct py_runtime *rt, const uint64_t pairs[][2], size
 			continue;
 		if (py_read_str(rt, pairs[i][0], text, size) < 0 || strcmp(text, name) != 0)
 			continue;
-		*value = pairs[i][1];
-		rc = 0;
+		rc = (ssize_t)i;
 	}
 	free(text);
 	return rc;
@@ -289,18 +299,33 @@ static bool has_all(const struct py_dict *d, const uint64_t pairs[][2])
 	return !d->is_counted || used == d->used;
 }
 
-int py_dict_find(const struct py_runtime *rt, const struct py_dict *d, const char *name,
+/* As find_key; the pair found is part of the proof. */
+static int find_pair(const struct py_runtime *rt, struct py_dict *d, uint64_t pairs[][2],
+		     const char *name, uint64_t *value)
+{
+	ssize_t i = find_key(rt, (const uint64_t(*)[2])pairs, d->n, pairs[d->n], name);
+
+	if (i < 0)
+		return i == -ENOENT && !has_all(d, (const uint64_t(*)[2])pairs) ? -EAGAIN : (int)i;
+	*value = pairs[i][1];
+	prove(d, d->key_at + (uint64_t)i * d->key_step, pairs[i][0]);
+	prove(d, d->value_at + (uint64_t)i * d->value_step, pairs[i][1]);
+	return 0;
+}
+
+int py_dict_find(const struct py_runtime *rt, const struct py_dict *dict, const char *name,
 		 uint64_t *value)
 {
-	uint64_t(*pairs)[2] = calloc(2 * d->n + 1, sizeof(*pairs));
-	int rc = pairs ? read_pairs(rt, d, pairs) : -ENOMEM;
+	struct py_dict d = *dict;
+	uint64_t(*pairs)[2] = calloc(2 * d.n + 1, sizeof(*pairs));
 
-	if (!rc)
-		rc = find_key(rt, (const uint64_t(*)[2])pairs, d->n, pairs[d->n], name, value);
-	if (rc == -ENOENT && !has_all(d, (const uint64_t(*)[2])pairs))
-		rc = -EAGAIN;
+	if (!pairs)
+		return -ENOMEM;
+	int rc = read_pairs(rt, &d, pairs);
+	/* Its keys are in place again, but what was read had been something else. */
+	rc = rc ? -EAGAIN : find_pair(rt, &d, pairs, name, value);
 	free(pairs);
-	int proven = is_proven(rt, d);
+	int proven = is_proven(rt, &d);
 
 	return proven ? proven : rc;
 }
@@ -408,18 +433,26 @@ int64_t python_loader_worker(const struct py_runtime *rt)
 	return n;
 }
 
+static int check_tid(const struct py_runtime *rt, uint64_t thread, int32_t tid)
+{
+	uint64_t id;
+	int rc = py_attribute_get(rt, thread, "_native_id", &id);
+
+	return rc ? rc : py_read_int(rt, id) == tid ? 0 : -ENOENT;
+}
+
 /* The name of the Thread object if it is that of thread `tid`, else -ENOENT. */
 static ssize_t name_if(const struct py_runtime *rt, uint64_t thread, int32_t tid, char *out,
 		       size_t size)
 {
-	uint64_t id, name;
-	int rc = py_attribute_get(rt, thread, "_native_id", &id);
+	uint64_t name;
+	int rc = check_tid(rt, thread, tid);
 
-	if (!rc && py_read_int(rt, id) != tid)
-		rc = -ENOENT;
 	if (!rc)
 		rc = py_attribute_get(rt, thread, "_name", &name);
-	return rc ? rc : py_read_str(rt, name, out, size);
+	ssize_t len = rc ? rc : py_read_str(rt, name, out, size);
+	/* The name may have been read of another thread, whose object is at this address now. */
+	return len >= 0 && check_tid(rt, thread, tid) ? -EAGAIN : len;
 }
 
 /* The name that one of the n Thread objects has, of which every second word is the address. */
