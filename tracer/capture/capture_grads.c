@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/text.h"
+#include "symbolizer/event/names.h"
 
 /* Limit on copies of gradients of calls that still wait for others. */
 static const size_t KEPT_MAX = (size_t)1 << 30;
@@ -125,6 +126,21 @@ static size_t kept_bytes(const struct capture_calls *c)
 	return sum;
 }
 
+/* Where a gradient goes on from the cast of a parameter, of which autocast makes one for all calls
+ * (at::autocast::cached_cast, aten/src/ATen/autocast_mode.cpp, 1.13.1 and 2.13.0): what leaves the
+ * cast is the sum of the gradients of them all. `vector`: offset of a node's edges. */
+static void pass_parameter_cast(struct target *t, const struct value *grad, uint64_t vector,
+				struct grad_edge *edge)
+{
+	static const char cast[] = "N5torch8autograd9generated15ToCopyBackward0E";
+	struct grad_edge next;
+	if (edge->node && edge->seq != GRAD_LEAF && grad->kind == VALUE_TENSOR &&
+	    names_itemsize(grad->tensor->meta.dtype) == 2 &&
+	    rtti_is_a(rtti_of_object(t->rtti, edge->node), cast) &&
+	    !grad_edges_read(t, edge->node + vector, &next, 1) && next.seq == GRAD_LEAF)
+		*edge = next;
+}
+
 /* A result of a node of the call flows to `edge`. */
 static enum grads_trouble flow(struct capture *c, struct captured_call *call,
 			       const struct value *grad, const struct grad_edge *edge,
@@ -150,16 +166,22 @@ static enum grads_trouble flow(struct capture *c, struct captured_call *call,
 	return GRADS_FINE;
 }
 
-static void take_flows(struct capture *c, struct target *t, struct captured_call *call,
+static void take_flows(struct capture *c, struct target *t, const struct call_node *from,
 		       const struct decoder_grads *g, const struct source *live)
 {
+	struct captured_call *call = from->call;
+	const uint64_t vector = g->edges - from->at.node;
+	struct call_input *input;
 	unsigned n = g->flowing.count;
 	struct grad_edge *edges = calloc(n + 1, sizeof(*edges));
 	enum grads_trouble trouble = GRADS_FINE;
 	if (!edges || grad_edges_read(t, g->edges, edges, n))
 		trouble = GRADS_UNKNOWN;
-	for (unsigned i = 0; i < n && !trouble && !call->inputs.trouble; i++)
+	for (unsigned i = 0; i < n && !trouble && !call->inputs.trouble; i++) {
+		if (!call_inputs_at(&call->inputs, &edges[i], &input))
+			pass_parameter_cast(t, &g->flowing.items[i], vector, &edges[i]);
 		trouble = flow(c, call, &g->flowing.items[i], &edges[i], live);
+	}
 	if (!call->inputs.trouble)
 		call->inputs.trouble = trouble;
 	free(edges);
@@ -175,7 +197,7 @@ static void flow_of_node(struct capture *c, struct target *t, struct call_node *
 	if (own)
 		save_grad_inputs(c, call, name, &g->flowing, 1, &live);
 	else if (!call->inputs.trouble)
-		take_flows(c, t, call, g, &live);
+		take_flows(c, t, n, g, &live);
 	capture_calls_ran(&c->calls, n);
 	call->began &= !own;
 	if (own)

@@ -173,3 +173,8 @@ def no_autocast():
 
 def is_cast_node(node):
     return node.name() == "ToCopyBackward0"
+
+
+def is_parameter_cast(node):
+    """Autocast makes one for all calls: what leaves it is the sum of their gradients."""
+    return is_cast_node(node) and node.next_functions[0][0].name().endswith("AccumulateGrad")

@@ -1,6 +1,7 @@
 """Calls saved as captures, as ditorch's OpCapture writes them: what --capture does from outside."""
 import collections
 
+from ditrace_modes.autocast import is_parameter_cast
 from ditrace_modes.autocast_state import dtypes
 from ditrace_modes.calls import Unchanged, own_call, quietly
 from ditrace_modes.gradients import Backward, watch_backward
@@ -15,6 +16,10 @@ from ditrace_runner.functions import UNINITIALISED
 
 class SavedBackward(Backward):
     """What the backward of a call gets and gives."""
+
+    @staticmethod
+    def is_outside(live, node):
+        return bool(live.about.get("autocast")) and is_parameter_cast(node)
 
     def end(self):
         live, leaves = self.live, self.live.leaves()

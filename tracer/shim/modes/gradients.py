@@ -10,9 +10,9 @@ from ditrace_runner.judge import as_autograd_sums
 from ditrace_runner.load import LOCATIONS
 
 
-def nodes_between(first, edges, casts=False, most=64):
+def nodes_between(first, edges, is_outside, most=64):
     """[(node, place, id of the input)] of all that leaves the nodes from `first` on to one of the edges; None where
-    it cannot be told. casts: those of autocast are no part of the call; one of a parameter is shared by all its calls."""
+    it cannot be told. is_outside: of the cast of an input, whether it is no part of the call."""
     found, todo, seen = [], [first], set()
     while todo:
         node = todo.pop()
@@ -24,7 +24,7 @@ def nodes_between(first, edges, casts=False, most=64):
         for k, (to, nr) in enumerate(node.next_functions):
             if to is None:
                 continue
-            cast = casts and is_cast_node(to) and edges.get(to.next_functions[0])
+            cast = is_outside(to) and edges.get(to.next_functions[0])
             if (to, nr) in edges:  # before all: an argument may come from a cast of another one
                 found.append((node, k, edges[to, nr]))
             elif cast:
@@ -91,6 +91,10 @@ class Backward:
             self.came(True)
             self.live = None
 
+    @staticmethod
+    def is_outside(live, node):
+        return bool(live.casts) and is_cast_node(node)
+
     def end(self):
         judge(self.live, True, self.at, self.number)
 
@@ -100,7 +104,7 @@ def watch_backward(live, edges, result, at, number, kind=Backward, taken=0):
     outs = [t for t in tensors_in(result) if t.requires_grad and t.grad_fn is not None and (t.grad_fn, t.output_nr) not in edges]
     if not edges or not outs or len({t.grad_fn for t in outs}) != 1 or live.changes_inputs:
         return
-    leaving = nodes_between(outs[0].grad_fn, edges, bool(live.casts))
+    leaving = nodes_between(outs[0].grad_fn, edges, lambda node: kind.is_outside(live, node))
     if leaving:
         shapes = {id(c): c.detach() for c in live.copied.values()}
         kind(live, at, number, shapes, taken).watch(outs[0].grad_fn, leaving)
