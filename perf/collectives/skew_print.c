@@ -117,9 +117,12 @@ static void print_no_processor(const struct skew_group *s, const struct skew_ver
 		return;
 	case SKEW_QUOTA:
 	case SKEW_BOTH:
-		fprintf(f, "its control group has used up its CPU quota %.0f %% of the time%s%s\n",
-			v->throttled * 100, v->throttled > 1 ? ", all processors together" : "",
-			v->cause == SKEW_BOTH ? ", and other threads run there" : "");
+		fprintf(
+		    f,
+		    "its control group has used up its CPU quota %s%.0f %% of the time, all processors together%s\n",
+		    skew_used(&s->ranks[v->rank])->throttled_is_least ? "at least " : "",
+		    v->throttled * 100,
+		    v->cause == SKEW_BOTH ? ", and other threads run there" : "");
 		return;
 	}
 }
