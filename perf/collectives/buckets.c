@@ -366,20 +366,20 @@ static void json_parameters(struct json_out *j, const char *all)
 	json_open(j, "parameters", '[');
 	for (const char *p = all, *end; *p; p = *end ? end + 1 : end) {
 		end = strchrnul(p, '\n');
-		char *one = strndup(p, (size_t)(end - p));
-		json_text(j, NULL, one);
-		free(one);
+		json_bytes(j, NULL, p, (size_t)(end - p));
 	}
 	json_close(j, ']');
 }
 
-void buckets_json(const struct collectives *c, struct json_out *j)
+int buckets_json(const struct collectives *c, struct json_out *j)
 {
 	size_t n;
 	const struct bucket_row **rows =
 	    collectives_sort(c->buckets.rows, c->buckets.nrows, sizeof(*c->buckets.rows), &n);
+	if (!rows)
+		return -ENOMEM;
 	json_open(j, "buckets", '[');
-	for (size_t i = 0; rows && i < n; i++) {
+	for (size_t i = 0; i < n; i++) {
 		const struct bucket_row *r = rows[i];
 		json_line(j);
 		json_open(j, NULL, '{');
@@ -396,4 +396,5 @@ void buckets_json(const struct collectives *c, struct json_out *j)
 	json_line(j);
 	json_close(j, ']');
 	free(rows);
+	return 0;
 }

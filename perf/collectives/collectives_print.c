@@ -282,11 +282,11 @@ int collectives_print_json(const struct collectives *c, FILE *f)
 	}
 	json_line(&j);
 	json_close(&j, ']');
-	buckets_json(c, &j);
+	int r = buckets_json(c, &j);
 	json_close(&j, '}');
 	putc('\n', f);
 	free(rows);
-	return ferror(f) ? -EIO : 0;
+	return r ? r : ferror(f) ? -EIO : 0;
 }
 
 static void csv_number(FILE *f, bool known, uint64_t n)

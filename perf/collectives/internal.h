@@ -238,9 +238,9 @@ void buckets_free(struct buckets *b);
  * begins: most calls first, then as they stand; *out of them, to be freed. NULL: no memory. */
 void *collectives_sort(const void *all, size_t n, size_t size, size_t *out);
 
-/* A table, and a JSON array, of all rows with calls. */
+/* A table, and a JSON array, of all rows with calls. 0 or -errno. */
 int buckets_print(const struct collectives *c, FILE *f, const struct collectives_opts *opts);
-void buckets_json(const struct collectives *c, struct json_out *j);
+int buckets_json(const struct collectives *c, struct json_out *j);
 
 /* Whether it counts in its group's sequence: what threw took no part. */
 bool collective_is_numbered(const struct collective *what, const struct op_event *ev);
