@@ -340,14 +340,7 @@ int buckets_print(const struct collectives *c, FILE *f, const struct collectives
 	struct table *t = rows && n ? table_new() : NULL;
 	int r = rows && (t || !n) ? 0 : -ENOMEM;
 	if (t) {
-		table_column(t, "Bucket", TABLE_RIGHT);
-		table_column(t, "Calls", TABLE_RIGHT);
-		table_column(t, "Bytes", TABLE_RIGHT);
-		table_column(t, "Left", TABLE_RIGHT);
-		table_column(t, "Done", TABLE_RIGHT);
-		table_column(t, "Late", TABLE_RIGHT);
-		table_column(t, "Filled by", TABLE_LEFT);
-		table_column(t, "Parameters", TABLE_LEFT);
+		table_columns(t, ">Bucket|>Calls|>Bytes|>Left|>Done|>Late|Filled by|Parameters");
 		for (size_t i = 0; i < n && (!opts->limit || i < opts->limit); i++)
 			add_row(t, rows[i]);
 		fputs("\nbuckets of DistributedDataParallel; Left: from when all gradients are "

@@ -189,14 +189,7 @@ static int print_table(const struct skew_group *s, FILE *f, const struct termina
 	struct table *t = table_new();
 	if (!t)
 		return -ENOMEM;
-	table_column(t, "Rank", TABLE_RIGHT);
-	table_column(t, "Last", TABLE_RIGHT);
-	table_column(t, "Late", TABLE_RIGHT);
-	table_column(t, "In ops", TABLE_RIGHT);
-	table_column(t, "In no op", TABLE_RIGHT);
-	table_column(t, "Waits", TABLE_RIGHT);
-	table_column(t, "More", TABLE_RIGHT);
-	table_column(t, "Than the others in", TABLE_LEFT);
+	table_columns(t, ">Rank|>Last|>Late|>In ops|>In no op|>Waits|>More|Than the others in");
 	for (size_t i = 0; i < s->world->nranks; i++)
 		add_rank(t, s, i, files);
 	int r = table_print(t, f, terminal->width, false);
