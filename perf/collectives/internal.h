@@ -406,7 +406,6 @@ struct skew_group {
 	struct skew_row *rows;
 	size_t nrows, rows_room;
 	struct gaps gaps;
-	bool no_memory;
 	bool is_judged; /* `verdict` is of all that was seen */
 	struct skew_verdict verdict;
 };
@@ -449,12 +448,10 @@ const struct trace_usage *skew_used(const struct skew_rank *r);
 /* skew_groups.c: the group that the report begins with: one that names a rank, first of all one
  * that does not wait itself in another one, and whose ops tell why, with the most time lost; else
  * that with the most calls. NULL: none has any. */
-const struct skew_group *skew_first(const struct skew *s);
+struct skew_group *skew_first(const struct skew *s);
 
-struct skew_verdict skew_verdict(const struct skew_group *s);
-
-/* The same, found once. */
-const struct skew_verdict *skew_judged(struct skew_group *s);
+/* Of what was seen so far; until more is. */
+const struct skew_verdict *skew_verdict(struct skew_group *s);
 
 /* By how much more than any other rank that at `place` spends in the row, all calls together; 0:
  * not more. */
