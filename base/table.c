@@ -69,6 +69,19 @@ void table_column(struct table *t, const char *header, enum table_align align)
 	table_column_optional(t, header, align, 0);
 }
 
+void table_columns(struct table *t, const char *headers)
+{
+	char header[64];
+	for (const char *p = headers, *end;; p = end + 1) {
+		const bool right = *p == '>';
+		end = p + strcspn(p, "|");
+		snprintf(header, sizeof(header), "%.*s", (int)(end - p) - right, p + right);
+		table_column(t, header, right ? TABLE_RIGHT : TABLE_LEFT);
+		if (!*end)
+			return;
+	}
+}
+
 void table_column_optional(struct table *t, const char *header, enum table_align align, int order)
 {
 	if (t->ncolumns == TABLE_COLUMNS_MAX) {

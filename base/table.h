@@ -31,8 +31,11 @@ void table_reset(struct table *t);
  * than TABLE_COLUMNS_MAX has the effect of missing memory. */
 void table_column(struct table *t, const char *header, enum table_align align);
 
-/* The same, of a column that is left out where a row does not fit: those with the highest `order`,
- * from 1, first. */
+/* Add several, whose headers '|' separates; ">Calls|Op": Calls is aligned right, Op left. */
+void table_columns(struct table *t, const char *headers);
+
+/* As table_column, of a column that is left out where a row does not fit: those with the highest
+ * `order`, from 1, first. */
 void table_column_optional(struct table *t, const char *header, enum table_align align, int order);
 
 /* Add the next cell, row by row. The text is sanitised (text_safe) and copied; at most 4095 bytes

@@ -136,12 +136,10 @@ int times_print_summary(FILE *f, const struct times_list *l, const struct captur
 	int r = 0;
 	if (!t)
 		return -ENOMEM;
-	table_column(t, "Id", TABLE_RIGHT);
-	table_column(t, "Runs", TABLE_RIGHT);
+	table_columns(t, ">Id|>Runs");
 	for (int i = 0; i < 8; i++)
 		table_column_optional(t, columns[i], TABLE_RIGHT, orders[i]);
-	table_column(t, "Device", TABLE_LEFT);
-	table_column(t, "Op", TABLE_LEFT);
+	table_columns(t, "Device|Op");
 	for (size_t i = 0; i < l->n && !r; i++) {
 		const struct times *x = &l->list[i];
 		snprintf(text, sizeof(text), "%" PRId64, p->list[x->place].id);

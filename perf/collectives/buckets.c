@@ -340,14 +340,7 @@ int buckets_print(const struct collectives *c, FILE *f, const struct collectives
 	struct table *t = rows && n ? table_new() : NULL;
 	int r = rows && (t || !n) ? 0 : -ENOMEM;
 	if (t) {
-		table_column(t, "Bucket", TABLE_RIGHT);
-		table_column(t, "Calls", TABLE_RIGHT);
-		table_column(t, "Bytes", TABLE_RIGHT);
-		table_column(t, "Left", TABLE_RIGHT);
-		table_column(t, "Done", TABLE_RIGHT);
-		table_column(t, "Late", TABLE_RIGHT);
-		table_column(t, "Filled by", TABLE_LEFT);
-		table_column(t, "Parameters", TABLE_LEFT);
+		table_columns(t, ">Bucket|>Calls|>Bytes|>Left|>Done|>Late|Filled by|Parameters");
 		for (size_t i = 0; i < n && (!opts->limit || i < opts->limit); i++)
 			add_row(t, rows[i]);
 		fputs("\nbuckets of DistributedDataParallel; Left: from when all gradients are "
@@ -366,20 +359,20 @@ static void json_parameters(struct json_out *j, const char *all)
 	json_open(j, "parameters", '[');
 	for (const char *p = all, *end; *p; p = *end ? end + 1 : end) {
 		end = strchrnul(p, '\n');
-		char *one = strndup(p, (size_t)(end - p));
-		json_text(j, NULL, one);
-		free(one);
+		json_bytes(j, NULL, p, (size_t)(end - p));
 	}
 	json_close(j, ']');
 }
 
-void buckets_json(const struct collectives *c, struct json_out *j)
+int buckets_json(const struct collectives *c, struct json_out *j)
 {
 	size_t n;
 	const struct bucket_row **rows =
 	    collectives_sort(c->buckets.rows, c->buckets.nrows, sizeof(*c->buckets.rows), &n);
+	if (!rows)
+		return -ENOMEM;
 	json_open(j, "buckets", '[');
-	for (size_t i = 0; rows && i < n; i++) {
+	for (size_t i = 0; i < n; i++) {
 		const struct bucket_row *r = rows[i];
 		json_line(j);
 		json_open(j, NULL, '{');
@@ -396,4 +389,5 @@ void buckets_json(const struct collectives *c, struct json_out *j)
 	json_line(j);
 	json_close(j, ']');
 	free(rows);
+	return 0;
 }

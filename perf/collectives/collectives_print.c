@@ -128,24 +128,17 @@ static void add_row(struct table *t, const struct collectives *c, const struct c
 
 static void add_columns(struct table *t, const struct collectives *c)
 {
-	table_column(t, "Calls", TABLE_RIGHT);
-	table_column(t, "Bytes", TABLE_RIGHT);
+	table_columns(t, ">Calls|>Bytes");
 	if (any_is_done(c)) {
-		table_column(t, "Done", TABLE_RIGHT);
-		table_column(t, "Waited", TABLE_RIGHT);
+		table_columns(t, ">Done|>Waited");
 		table_column_optional(t, "Rate", TABLE_RIGHT, 3);
 	}
 	table_column_optional(t, "Median", TABLE_RIGHT, 1);
 	table_column_optional(t, "Max", TABLE_RIGHT, 2);
-	if (c->nworlds) {
-		table_column(t, "Last, rank", TABLE_RIGHT);
-		table_column(t, "Spread", TABLE_RIGHT);
-	}
-	table_column(t, "Collective", TABLE_LEFT);
-	if (any_has_purpose(c))
-		table_column(t, "For", TABLE_LEFT);
-	table_column(t, "Group", TABLE_LEFT);
-	table_column(t, "Where", TABLE_LEFT);
+	if (c->nworlds)
+		table_columns(t, ">Last, rank|>Spread");
+	table_columns(t,
+		      any_has_purpose(c) ? "Collective|For|Group|Where" : "Collective|Group|Where");
 }
 
 static void print_notes(const struct collectives *c, FILE *f)
@@ -282,11 +275,11 @@ int collectives_print_json(const struct collectives *c, FILE *f)
 	}
 	json_line(&j);
 	json_close(&j, ']');
-	buckets_json(c, &j);
+	int r = buckets_json(c, &j);
 	json_close(&j, '}');
 	putc('\n', f);
 	free(rows);
-	return ferror(f) ? -EIO : 0;
+	return r ? r : ferror(f) ? -EIO : 0;
 }
 
 static void csv_number(FILE *f, bool known, uint64_t n)

@@ -234,15 +234,16 @@ int collective_bucket_sum(struct collectives *c, const struct collective_call *c
 
 void buckets_free(struct buckets *b);
 
-/* Pointers to those of `n` rows, each of `size` bytes, that have calls, a uint64_t with which a row
- * begins: most calls first, then as they stand; *out of them, to be freed. NULL: no memory. */
+/* A table, and a JSON array, of all rows with calls. 0 or -errno. */
+int buckets_print(const struct collectives *c, FILE *f, const struct collectives_opts *opts);
+int buckets_json(const struct collectives *c, struct json_out *j);
+
+/* collectives_print.c: pointers to those of `n` rows, each of `size` bytes, that have calls, a
+ * uint64_t with which a row begins: most calls first, then as they stand; *out of them, to be
+ * freed. NULL: no memory. */
 void *collectives_sort(const void *all, size_t n, size_t size, size_t *out);
 
-/* A table, and a JSON array, of all rows with calls. */
-int buckets_print(const struct collectives *c, FILE *f, const struct collectives_opts *opts);
-void buckets_json(const struct collectives *c, struct json_out *j);
-
-/* Whether it counts in its group's sequence: what threw took no part. */
+/* collective_op.c: whether it counts in its group's sequence: what threw took no part. */
 bool collective_is_numbered(const struct collective *what, const struct op_event *ev);
 
 /* What it is called for: the innermost block of record_function that is open on its
@@ -405,7 +406,6 @@ struct skew_group {
 	struct skew_row *rows;
 	size_t nrows, rows_room;
 	struct gaps gaps;
-	bool no_memory;
 	bool is_judged; /* `verdict` is of all that was seen */
 	struct skew_verdict verdict;
 };
@@ -441,24 +441,20 @@ int skew_group_see(struct skew_group *s, size_t place, const struct op_event *ev
 /* Usage of the rank at `place`; of one thread in the order of time. */
 void skew_group_see_usage(struct skew_group *s, size_t place, const struct trace_usage *u);
 
-/* The group that the report begins with: one that names a rank, first of all one that does not wait
- * itself in another one, and whose ops tell why, with the most time lost; else that with the most
- * calls. NULL: none has any. */
-const struct skew_group *skew_first(const struct skew *s);
-
-/* skew_groups.c */
-struct skew_verdict skew_verdict(const struct skew_group *s);
-
-/* The same, found once. */
-const struct skew_verdict *skew_judged(struct skew_group *s);
-
 /* What it used before usual calls, all together; ns: how long that is, 0: not known, as where the
  * counters cannot be right. */
 const struct trace_usage *skew_used(const struct skew_rank *r);
 
+/* skew_groups.c: the group that the report begins with: one that names a rank, first of all one
+ * that does not wait itself in another one, and whose ops tell why, with the most time lost; else
+ * that with the most calls. NULL: none has any. */
+struct skew_group *skew_first(const struct skew *s);
+
+/* Of what was seen so far; until more is. */
+const struct skew_verdict *skew_verdict(struct skew_group *s);
+
 /* By how much more than any other rank that at `place` spends in the row, all calls together; 0:
- * not more.
- */
+ * not more. */
 uint64_t skew_more(const struct skew_row *r, size_t place);
 
 /* The row with the largest skew_more of those that come often; NULL: none. */

@@ -411,13 +411,13 @@ static void usage_add(struct skew_usage *sum, const struct trace_usage *from,
 const struct trace_usage *skew_used(const struct skew_rank *r)
 {
 	static const struct trace_usage none;
-	const uint64_t FAULT_NS = 10, BEFORE_NS = 1000000000;
+	const uint64_t FAULT_NS = 10, BEFORE_NS = 1000000000, PROCESSORS_MOST = 1 << 16;
 	const struct trace_usage *u = &r->used.of;
 	uint64_t busy, faults;
 	return r->used.is_wrong || __builtin_add_overflow(u->run_ns, u->wait_ns, &busy) ||
 		       (busy > u->ns && busy - u->ns > BEFORE_NS) ||
 		       __builtin_add_overflow(u->minor_faults, u->major_faults, &faults) ||
-		       faults > u->ns / FAULT_NS
+		       faults > u->ns / FAULT_NS || u->throttled_ns / PROCESSORS_MOST > u->ns
 		   ? &none
 		   : u;
 }

@@ -124,7 +124,7 @@ static bool is_beyond_chance(double last, double all, double squares, double par
  * makes any rank late, if it is longer in what is its own or without a processor, and if the others
  * wait for it for a part of the time that matters, and for longer than what is not known of the
  * hosts' clocks. */
-struct skew_verdict skew_verdict(const struct skew_group *s)
+static struct skew_verdict judge(const struct skew_group *s)
 {
 	struct skew_verdict v = {0};
 	const double n = (double)s->waited, part = 1.0 / (double)s->world->nranks;
@@ -152,10 +152,10 @@ struct skew_verdict skew_verdict(const struct skew_group *s)
 	return v;
 }
 
-const struct skew_verdict *skew_judged(struct skew_group *s)
+const struct skew_verdict *skew_verdict(struct skew_group *s)
 {
 	if (!s->is_judged)
-		s->verdict = skew_verdict(s);
+		s->verdict = judge(s);
 	s->is_judged = true;
 	return &s->verdict;
 }
@@ -264,7 +264,7 @@ const struct skew_group *skew_held_in(const struct skew *all, const struct skew_
 		struct skew_group *g = all->places[i].group;
 		if (g == of)
 			continue;
-		const struct skew_verdict *v = skew_judged(g);
+		const struct skew_verdict *v = skew_verdict(g);
 		if (v->is_named && v->rank != all->places[i].place)
 			return g;
 	}
@@ -279,14 +279,14 @@ static uint64_t lost_ns(const struct skew_group *s, const struct skew_verdict *v
 
 /* A group, what it says, and whether the rank that it names waits itself in another one. */
 struct said {
-	const struct skew_group *group;
+	struct skew_group *group;
 	const struct skew_verdict *v;
 	bool is_held;
 };
 
 static struct said what_says(const struct skew *all, struct skew_group *g)
 {
-	struct said s = {.group = g, .v = skew_judged(g)};
+	struct said s = {.group = g, .v = skew_verdict(g)};
 	s.is_held = s.v->is_named && skew_held_in(all, g, g->world->ranks[s.v->rank]);
 	return s;
 }
@@ -304,7 +304,7 @@ static bool says_more(const struct said *a, const struct said *b)
 			   : a->group->n > b->group->n;
 }
 
-const struct skew_group *skew_first(const struct skew *s)
+struct skew_group *skew_first(const struct skew *s)
 {
 	struct said first = {0};
 	for (size_t i = 0; i < s->ngroups; i++) {

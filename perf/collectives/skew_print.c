@@ -117,9 +117,12 @@ static void print_no_processor(const struct skew_group *s, const struct skew_ver
 		return;
 	case SKEW_QUOTA:
 	case SKEW_BOTH:
-		fprintf(f, "its control group has used up its CPU quota %.0f %% of the time%s%s\n",
-			v->throttled * 100, v->throttled > 1 ? ", all processors together" : "",
-			v->cause == SKEW_BOTH ? ", and other threads run there" : "");
+		fprintf(
+		    f,
+		    "its control group has used up its CPU quota %s%.0f %% of the time, all processors together%s\n",
+		    skew_used(&s->ranks[v->rank])->throttled_is_least ? "at least " : "",
+		    v->throttled * 100,
+		    v->cause == SKEW_BOTH ? ", and other threads run there" : "");
 		return;
 	}
 }
@@ -186,14 +189,7 @@ static int print_table(const struct skew_group *s, FILE *f, const struct termina
 	struct table *t = table_new();
 	if (!t)
 		return -ENOMEM;
-	table_column(t, "Rank", TABLE_RIGHT);
-	table_column(t, "Last", TABLE_RIGHT);
-	table_column(t, "Late", TABLE_RIGHT);
-	table_column(t, "In ops", TABLE_RIGHT);
-	table_column(t, "In no op", TABLE_RIGHT);
-	table_column(t, "Waits", TABLE_RIGHT);
-	table_column(t, "More", TABLE_RIGHT);
-	table_column(t, "Than the others in", TABLE_LEFT);
+	table_columns(t, ">Rank|>Last|>Late|>In ops|>In no op|>Waits|>More|Than the others in");
 	for (size_t i = 0; i < s->world->nranks; i++)
 		add_rank(t, s, i, files);
 	int r = table_print(t, f, terminal->width, false);
@@ -209,7 +205,7 @@ static void print_others(const struct skew *all, const struct skew_group *first,
 	size_t more = 0;
 	for (size_t i = 0; i < all->ngroups; i++) {
 		const struct skew_group *g = all->groups[i], *held;
-		const struct skew_verdict *v = skew_judged(all->groups[i]);
+		const struct skew_verdict *v = skew_verdict(all->groups[i]);
 		if (g == first || !v->is_named || more++ >= MOST)
 			continue;
 		put_in_group(g, f);
@@ -225,20 +221,20 @@ static void print_others(const struct skew *all, const struct skew_group *first,
 		fprintf(f, "and a rank in %zu more groups\n", more - MOST);
 }
 
-static int print_group(const struct skew *all, const struct skew_group *s, FILE *f,
+static int print_group(const struct skew *all, struct skew_group *s, FILE *f,
 		       const struct terminal *t)
 {
 	struct file_names files = {0};
-	struct skew_verdict v = skew_verdict(s);
+	const struct skew_verdict *v = skew_verdict(s);
 	for (size_t i = 0; i < s->nrows; i++)
 		if (file_names_add(&files, s->rows[i].where ? s->rows[i].where->file : NULL)) {
 			file_names_free(&files);
 			return -ENOMEM;
 		}
-	if (v.is_named)
-		print_named(s, &v, f, &files);
+	if (v->is_named)
+		print_named(s, v, f, &files);
 	else
-		print_not_named(s, &v, f);
+		print_not_named(s, v, f);
 	print_others(all, s, f);
 	if (s->c->differ[0])
 		fprintf(f, "%s\n", s->c->differ);
@@ -255,7 +251,7 @@ static int print_group(const struct skew *all, const struct skew_group *s, FILE 
 
 int skew_print(const struct skew *s, FILE *f, const struct terminal *t)
 {
-	const struct skew_group *first = skew_first(s);
+	struct skew_group *first = skew_first(s);
 	if (first && first->n > 1)
 		return print_group(s, first, f, t);
 	print_why_not(s->c, f);
@@ -312,19 +308,20 @@ static void json_ranks(struct json_out *j, const struct skew_group *s)
 	json_close(j, ']');
 }
 
-static void json_group(struct json_out *j, const struct skew_group *s)
+static void json_group(struct json_out *j, struct skew_group *s)
 {
-	struct skew_verdict v = s ? skew_verdict(s) : (struct skew_verdict){0};
+	const struct skew_verdict *v = s ? skew_verdict(s) : NULL;
+	const bool named = v && v->is_named;
 	collective_json_group(j, s ? s->world->of : NULL);
 	json_u64(j, "collectives", s ? s->n : 0);
 	json_u64(j, "waited_for", s ? s->waited : 0);
-	json_number(j, "named", v.is_named, v.is_named ? (int64_t)rank_at(s, v.rank) : 0);
+	json_number(j, "named", named, named ? (int64_t)rank_at(s, v->rank) : 0);
 }
 
 int skew_print_json(const struct skew *s, FILE *f)
 {
 	struct json_out j = {.f = f};
-	const struct skew_group *first = skew_first(s);
+	struct skew_group *first = skew_first(s);
 	first = first && first->n > 1 ? first : NULL;
 	json_open(&j, NULL, '{');
 	json_text(&j, "not_compared", s->c->why[0] ? s->c->why : NULL);

@@ -192,8 +192,6 @@ FILE *export_gzip(int fd)
 	return f;
 }
 
-/* By track: the file has it in no certain order. */
-
 const char *const export_activity_categories[ACTIVITY_KINDS] = {
     [ACTIVITY_KERNEL] = "kernel", [ACTIVITY_COPY] = "gpu_memcpy", [ACTIVITY_SET] = "gpu_memset"};
 

@@ -150,8 +150,7 @@ static void fill(struct table *t, const struct overflow_row *rows, size_t n, siz
 	size_t shown = limit && limit < n ? limit : n;
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
 		table_column_optional(t, numbers[i], TABLE_RIGHT, orders[i]);
-	table_column(t, "Op", TABLE_LEFT);
-	table_column(t, "Where", TABLE_LEFT);
+	table_columns(t, "Op|Where");
 	for (size_t i = 0; i < shown; i++) {
 		add_count(t, rows[i].calls);
 		add_count(t, rows[i].nan);

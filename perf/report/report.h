@@ -170,7 +170,7 @@ struct code_blocks;
 /* About the samples of a trace, besides their rows. */
 struct report_samples {
 	struct sampling how; /* event NULL: unknown */
-	uint64_t lost, mismatched, no_python;
+	uint64_t lost, mismatched;
 	uint64_t own_weight; /* of those in ditrace's own recorder (sample_is_own) */
 };
 

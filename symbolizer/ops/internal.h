@@ -152,7 +152,8 @@ int abi_has_hidden(const struct schema *s, const struct func_facts *facts);
 /* Plan the results of `s`, after the arguments. */
 void abi_plan_results(struct abi_builder *b, const struct schema *s, struct op_abi *out);
 
-/* Whether the mangled name is that of a method of c10d::Reducer that is traced, ROLE_REDUCER. */
+/* ops_c10d.c: whether the mangled name is that of a method of c10d::Reducer that is traced,
+ * ROLE_REDUCER. */
 bool reducer_has_method(const char *symbol);
 
 /* Whether only its entry is traced, as an event that has no duration. */
@@ -166,11 +167,11 @@ int reducer_plan(const char *symbol, struct arena *arena, struct op_probe *o, st
  * calls without asking the dispatcher: ROLE_GLOO. */
 bool gloo_has_method(struct elf_file *cpu, const char *symbol);
 
+/* As reducer_plan. */
+int gloo_plan(const char *symbol, struct arena *arena, struct op_probe *o, struct op_plan *p);
+
 /* c10d::Work: waiting for it, and its end (ROLE_DONE, ROLE_WRITTEN). 0 or -ENOMEM. */
 int work_wait_plan(struct arena *arena, struct op_probe *o, struct op_plan *p);
 void work_done_plan(struct op_probe *o, struct op_plan *p);
-
-/* As reducer_plan. */
-int gloo_plan(const char *symbol, struct arena *arena, struct op_probe *o, struct op_plan *p);
 
 #endif

@@ -10,8 +10,7 @@
 /* Where a group is seen. */
 struct cgroup_place {
 	char folder[PATH_MAX];
-	size_t
-	    top; /* the length of its beginning that is the mount, whose group has no parent here */
+	size_t top; /* the length of the mount, with which it begins; above that nothing is seen */
 	bool is_whole; /* as far as the mount tells, that is the root of all groups */
 };
 

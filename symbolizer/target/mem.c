@@ -23,6 +23,15 @@ struct mem mem_process(pid_t pid)
 	return (struct mem){.read = read_process, .pid = pid};
 }
 
+int mem_copy_read(const struct mem *m, uint64_t addr, void *buf, size_t len)
+{
+	const struct mem_copy *c = (const struct mem_copy *)m;
+	if (addr < c->start || addr - c->start > c->len || len > c->len - (addr - c->start))
+		return -EFAULT;
+	memcpy(buf, c->bytes + (addr - c->start), len);
+	return 0;
+}
+
 int mem_read_u64(const struct mem *m, uint64_t addr, uint64_t *out)
 {
 	return mem_read(m, addr, out, sizeof(*out));

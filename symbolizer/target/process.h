@@ -31,6 +31,17 @@ static inline int mem_read(const struct mem *m, uint64_t addr, void *buf, size_t
 	return m->read(m, addr, buf, len);
 }
 
+/* A reader of `len` bytes that were copied from `start`, by their address in the target, and of
+ * nothing else: mem.read is mem_copy_read. */
+struct mem_copy {
+	struct mem mem; /* first */
+	uint64_t start;
+	size_t len;
+	const uint8_t *bytes;
+};
+
+int mem_copy_read(const struct mem *m, uint64_t addr, void *buf, size_t len);
+
 /* Read one 8-byte word. 0 or -errno. */
 int mem_read_u64(const struct mem *m, uint64_t addr, uint64_t *out);
 

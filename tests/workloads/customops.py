@@ -14,6 +14,12 @@ def _fail(x):
     raise ValueError("a custom op that throws")
 
 
+def _packed(x):
+    if not x.is_contiguous():
+        raise ValueError("a custom op that takes one layout")
+    return x * 2
+
+
 define("numbers(int a, float b, bool c, Scalar d, *, int? e=None, float? f=None, bool? g=None) -> int", lambda a, *r, **k: a)
 define("lists(int[] a, float[] b, bool[] c, str[] d, Tensor[] e, Tensor?[] f, int[]? g=None) -> Tensor[]", lambda *a: [t + 1 for t in a[4]])
 define("text(str a, str b='standard', str? c=None) -> str", lambda a, b="", c=None: a)
@@ -25,6 +31,7 @@ define("many(Tensor a, int b, int c, int d, int e, int f, int g, int h, float i,
 define("nothing() -> ()", lambda: None)
 define("none(Tensor? a=None) -> ()", lambda a=None: None)
 define("fail(Tensor a) -> Tensor", _fail)
+define("packed(Tensor a) -> Tensor", _packed)
 ops = torch.ops.ditrace_test
 
 

@@ -47,7 +47,7 @@ void capture_places_add(struct capture *c, const struct trace_process *told)
 	    .pid = told->pid, .rank = told->rank.rank, .worker = told->worker};
 	for (size_t i = all->n; i-- > 0 && p.rank < 0;) /* it turned out to be no rank */
 		if (all->all[i].pid == p.pid)
-			all->all[i] = all->all[--all->n];
+			memmove(&all->all[i], &all->all[i + 1], (--all->n - i) * sizeof(*all->all));
 	const struct capture_process *of = p.worker ? process_of_rank(c, p.rank) : NULL;
 	if (p.rank < 0 || array_grow(&all->all, &all->room, all->n + 1, sizeof(*all->all)))
 		return;

@@ -75,13 +75,13 @@ const struct hit *chunks_next(struct chunks *c, const uint8_t *data, int *bad);
 const struct hit *chunks_next_any(struct chunks *c, const uint8_t *data, int *bad);
 void chunks_drop(struct chunks *c, const struct hit *h);
 
-/* brief.c: brief records: of the words of a record those alone that are not as they were in the
- *last one like it, which most are in a training that repeats itself. Writer and reader each keep
- *the same memory of what went through the ring as brief records, in its order; a record that did
- *not go through it was never in either. What is left out was compared, word by word, so that a
- *brief record says exactly what the whole one does.
- *
- *	bytes	 0	length, in 8 bytes
+/* brief.c: brief records: of the words of a record only those that are not as they were in the last
+ * one like it, which most are in a training that repeats itself. Writer and reader each keep the
+ * same memory of what went through the ring as brief records, in its order; a record that did not
+ * go through it was never in either. What is left out was compared, word by word, so that a brief
+ * record says exactly what the whole one does. */
+
+/*	bytes	 0	length, in 8 bytes
  *		 1	length of the whole record, in 8 bytes
  *		 2, 3	number of the place in the memory that it is compared with; RING_BRIEF
  *		 4 to 7	ns since the last record of the ring

@@ -222,12 +222,7 @@ static void print_table(const struct intervene_compare *c)
 	char text[640];
 	if (!t)
 		return;
-	table_column(t, "Wrong", TABLE_RIGHT);
-	table_column(t, "Calls", TABLE_RIGHT);
-	table_column(t, "Function", TABLE_LEFT);
-	table_column(t, "Result", TABLE_LEFT);
-	table_column(t, "Where", TABLE_LEFT);
-	table_column(t, "Worst", TABLE_LEFT);
+	table_columns(t, ">Wrong|>Calls|Function|Result|Where|Worst");
 	for (size_t i = 0; i < c->places.n; i++)
 		file_names_add(&files, c->places.list[i].file);
 	for (size_t i = 0; i < c->rows.n && c->rows.list[i].verdict == VERDICT_WRONG; i++) {

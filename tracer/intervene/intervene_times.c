@@ -116,16 +116,12 @@ static int by_total(const void *a, const void *b)
 
 static void print_table(struct intervene_times *t)
 {
-	static const char *const columns[] = {"Calls",		"Forward: mean", "min", "max",
-					      "Backward: mean", "min",		 "max"};
 	struct table *table = table_new();
 	char text[32];
 	if (!table)
 		return;
-	for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++)
-		table_column(table, columns[i], TABLE_RIGHT);
-	table_column(table, "Function", TABLE_LEFT);
-	table_column(table, "Where", TABLE_LEFT);
+	table_columns(table,
+		      ">Calls|>Forward: mean|>min|>max|>Backward: mean|>min|>max|Function|Where");
 	qsort(t->list, t->n, sizeof(*t->list), by_total);
 	for (size_t i = 0; i < t->n; i++) {
 		table_cell(table, text_count(text, sizeof(text), t->list[i].forward.n));

@@ -176,9 +176,7 @@ static void print_overflown(const struct intervene_totals *t)
 	char text[32];
 	if (!table)
 		return;
-	table_column(table, "Calls", TABLE_RIGHT);
-	table_column(table, "Function", TABLE_LEFT);
-	table_column(table, "Where", TABLE_LEFT);
+	table_columns(table, ">Calls|Function|Where");
 	for (size_t i = 0; i < t->n; i++) {
 		const struct intervene_total *x = &t->list[i];
 		if (strcmp(x->feature, OVERFLOWN))
@@ -287,14 +285,8 @@ static void print_functions(const struct intervene_totals *t, const char *featur
 	struct function_line *list = lines_of(t, feature, &n);
 	struct table *table = list && n ? table_new() : NULL;
 	if (table) {
-		table_column(table, c ? "Compared" : "Calls", TABLE_RIGHT);
-		if (c) {
-			table_column(table, "Right", TABLE_RIGHT);
-			table_column(table, "Wrong", TABLE_RIGHT);
-		}
-		table_column(table, "Left alone", TABLE_RIGHT);
-		table_column(table, "Function", TABLE_LEFT);
-		table_column(table, "Why", TABLE_LEFT);
+		table_columns(table, c ? ">Compared|>Right|>Wrong" : ">Calls");
+		table_columns(table, ">Left alone|Function|Why");
 		for (size_t i = 0; i < n; i++) {
 			if (c)
 				verdict_cells(table, c, list[i].name);

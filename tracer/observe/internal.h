@@ -13,7 +13,7 @@ struct throttle {
 	int fds[THROTTLE_FILES];
 	size_t n;
 	bool is_known;
-	bool is_least; /* groups above these are not seen */
+	bool is_least; /* groups above these are not read */
 	char group[PATH_MAX];
 	uint64_t before_ns; /* what all together told last */
 };

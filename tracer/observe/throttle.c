@@ -103,7 +103,7 @@ static void open_groups(struct throttle *t, struct target_files *files, struct c
 			break;
 		*slash = '\0';
 	}
-	t->is_least = !at->is_whole || !is_root(files, at->folder, is_v1);
+	t->is_least = t->n == THROTTLE_FILES || !at->is_whole || !is_root(files, at->folder, is_v1);
 	t->is_known = t->n || !t->is_least;
 }
 

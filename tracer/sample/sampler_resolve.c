@@ -13,23 +13,6 @@
 #include "symbolizer/python/python.h"
 #include "symbolizer/target/maps.h"
 
-/* The stack bytes of a sample, for unwinding. */
-struct sample_mem {
-	struct mem mem; /* first */
-	uint64_t start;
-	size_t len;
-	const uint8_t *bytes;
-};
-
-static int read_sample(const struct mem *m, uint64_t addr, void *buf, size_t len)
-{
-	const struct sample_mem *s = (const struct sample_mem *)m;
-	if (addr < s->start || addr - s->start > s->len || len > s->len - (addr - s->start))
-		return -EFAULT;
-	memcpy(buf, s->bytes + (addr - s->start), len);
-	return 0;
-}
-
 struct unwound {
 	struct native_place places[SAMPLED_FRAMES];
 	struct native_frame frames[SAMPLED_FRAMES];
@@ -58,8 +41,10 @@ static void walk_sample(struct sampler_process *p, const struct taken_sample *t,
 			struct native_symbols *symbols, struct unwound *u)
 {
 	const struct perf_sample *s = &t->sample;
-	const struct sample_mem mem = {
-	    .mem = {.read = read_sample}, .start = s->regs[ARCH_SP], .len = len, .bytes = t->then};
+	const struct mem_copy mem = {.mem = {.read = mem_copy_read},
+				     .start = s->regs[ARCH_SP],
+				     .len = len,
+				     .bytes = t->then};
 	struct symbols_of_process bounds = {p, symbols};
 	const struct native_thread thread = {.tid = s->tid,
 					     .regs = s->regs,

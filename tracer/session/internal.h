@@ -106,7 +106,8 @@ struct session_turns {
 struct session {
 	const struct session_opts *o;
 	struct engine *engine;
-	struct err engine_note; /* code 0: none; -EINPROGRESS: not for the summary */
+	struct err engine_note; /* code 0: none */
+	bool is_note_of_start;	/* it is told at the start alone, not in the summary */
 	struct decoder *decoder;
 	struct launches *launches; /* NULL: of devices nothing is known, or wanted */
 	struct preload preload;

@@ -363,9 +363,7 @@ int session_finish(struct session *s, struct err *e)
 	    .percent_limit = REPORT_PERCENT_LIMIT,
 	    .chosen = s->chosen[0] ? s->chosen : NULL,
 	    .each = session_needs_each(s),
-	    .engine = s->engine_note.code && s->engine_note.code != -EINPROGRESS
-			  ? s->engine_note.what
-			  : NULL,
+	    .engine = s->is_note_of_start ? NULL : session_note(s),
 	    .terminal = terminal_of(stderr),
 	};
 	OBSERVERS_CALL(s, on_stats, &stats);

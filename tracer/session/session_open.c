@@ -177,8 +177,9 @@ static int open_stopping(struct session *s, const struct engine_wanted *w, struc
 		int r = engine_both_open(w, &pick, &s->engine, &why);
 		if (!r) {
 			OBSERVERS_CALL(s, picked, count_of, s);
-			if (s->o->engine == ENGINE_AUTO)
-				err_set(&s->engine_note, -EINPROGRESS,
+			s->is_note_of_start = s->o->engine == ENGINE_AUTO;
+			if (s->is_note_of_start)
+				err_set(&s->engine_note, -ENOTSUP,
 					"the engine is bpf, as it can pick the calls that %s stops",
 					s->stops);
 			return 0;
@@ -189,8 +190,9 @@ static int open_stopping(struct session *s, const struct engine_wanted *w, struc
 		}
 	}
 	int r = engine_ptrace_open(w, &s->engine, e);
-	if (!r && s->o->engine == ENGINE_AUTO)
-		err_set(&s->engine_note, -EINPROGRESS,
+	s->is_note_of_start = !r && s->o->engine == ENGINE_AUTO;
+	if (s->is_note_of_start)
+		err_set(&s->engine_note, -ENOTSUP,
 			"the engine is ptrace, since %s needs threads that stand still", s->stops);
 	return r;
 }
@@ -236,10 +238,12 @@ static int open_engine(struct session *s, struct err *e)
 	if (!r && s->o->shared && !strcmp(s->engine->name, "bpf"))
 		s->engine_note = (struct err){0};
 	if (!r && choice == ENGINE_AUTO && s->engine->observes && s->o->attach &&
-	    !s->engine_note.code)
-		err_set(&s->engine_note, -EINPROGRESS,
+	    !s->engine_note.code) {
+		s->is_note_of_start = true;
+		err_set(&s->engine_note, -ENOTSUP,
 			"engine shim: loads a library into process %d; --engine bpf does not",
 			s->o->attach);
+	}
 	for (struct observer *o = s->observers; o && !r; o = o->next)
 		r = o->begin ? o->begin(o, s->engine, e) : 0;
 	return r;

@@ -220,6 +220,7 @@ static int add_mapped(struct session *s, pid_t pid, const struct maps *maps, str
 	r = r ? r : check_same_torch(s, pid, &l, e);
 	if (r)
 		return r;
+	session_find_launchers(s); /* the process may be of one; its own rank is not known yet */
 	struct proc *p = free_slot(s);
 	if (!p)
 		return err_set(e, -E2BIG,
@@ -235,7 +236,6 @@ static int add_mapped(struct session *s, pid_t pid, const struct maps *maps, str
 	s->total++;
 	if (!s->first_ns)
 		s->first_ns = session_now();
-	session_find_launchers(s); /* it may be of one */
 	tell_new(s, p, is_late);
 	if (s->launches && s->o->memory)
 		launches_begin(s->launches, pid);

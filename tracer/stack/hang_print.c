@@ -61,13 +61,11 @@ int hang_print_places(const struct hang_ranks *all, FILE *f, struct terminal ter
 {
 	const struct hang_rank *ranks = all->all;
 	size_t n = all->n;
-	static const char *const heads[] = {"Rank", "PID", "Doing", "Where"};
 	char names[512], pids[512], doing[256];
 	struct table *t = table_new();
 	if (!t)
 		return -ENOMEM;
-	for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++)
-		table_column(t, heads[i], i < 2 ? TABLE_RIGHT : TABLE_LEFT);
+	table_columns(t, ">Rank|>PID|Doing|Where");
 	for (size_t i = 0; i < n; i++) {
 		bool seen = false;
 		for (size_t k = 0; k < i; k++)

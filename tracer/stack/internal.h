@@ -50,12 +50,9 @@ int stack_tracer(pid_t pid, struct err *e);
 
 enum { STACK_COPY_MOST = 1 << 20 };
 
-/* `mem` reads the copied bytes, by their address in the process, and nothing else. */
 struct stack_copy {
-	struct mem mem; /* first */
-	uint64_t start;
-	size_t len;
-	uint8_t *bytes; /* of STACK_COPY_MOST */
+	struct mem_copy of;
+	uint8_t *room; /* STACK_COPY_MOST bytes, for of.bytes */
 };
 
 /* 0 or -ENOMEM. */

@@ -16,7 +16,6 @@
 
 enum {
 	FILES = 4,
-	CALLS_MAX = 64,
 	TENSORS_MAX = 64,
 };
 

@@ -57,38 +57,31 @@ int stack_tracer(pid_t pid, struct err *e)
 	return -EBUSY;
 }
 
-static int read_copy(const struct mem *m, uint64_t addr, void *buf, size_t len)
-{
-	const struct stack_copy *c = (const struct stack_copy *)m;
-	if (addr < c->start || addr - c->start > c->len || len > c->len - (addr - c->start))
-		return -EFAULT;
-	memcpy(buf, c->bytes + (addr - c->start), len);
-	return 0;
-}
-
 int stack_copy_init(struct stack_copy *c)
 {
-	*c = (struct stack_copy){.mem = {.read = read_copy}, .bytes = malloc(STACK_COPY_MOST)};
-	return c->bytes ? 0 : -ENOMEM;
+	c->room = malloc(STACK_COPY_MOST);
+	c->of = (struct mem_copy){.mem = {.read = mem_copy_read}, .bytes = c->room};
+	return c->room ? 0 : -ENOMEM;
 }
 
 void stack_copy_free(struct stack_copy *c)
 {
-	free(c->bytes);
-	c->bytes = NULL;
+	free(c->room);
+	*c = (struct stack_copy){0};
 }
 
 int stack_copy_take(struct stack_copy *c, const struct maps *maps, const struct mem *from,
 		    uint64_t sp)
 {
 	const struct mapping *map = maps_find(maps, sp);
-	c->len = 0;
+	struct mem_copy *of = &c->of;
+	of->len = 0;
 	if (!map)
 		return -EFAULT;
-	c->start = sp - map->start < ARCH_RED_ZONE ? sp : sp - ARCH_RED_ZONE;
-	c->len = map->end - c->start < STACK_COPY_MOST ? map->end - c->start : STACK_COPY_MOST;
-	int r = mem_read(from, c->start, c->bytes, c->len);
-	if (r)
-		c->len = 0;
+	of->start = sp - map->start < ARCH_RED_ZONE ? sp : sp - ARCH_RED_ZONE;
+	const size_t len =
+	    map->end - of->start < STACK_COPY_MOST ? map->end - of->start : STACK_COPY_MOST;
+	int r = mem_read(from, of->start, c->room, len);
+	of->len = r ? 0 : len;
 	return r;
 }

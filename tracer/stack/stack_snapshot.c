@@ -191,7 +191,7 @@ static void unwind(struct stack_reader *l, struct taken *t, struct stack_snapsho
 {
 	struct native_frame frames[STACK_SNAPSHOT_FRAMES];
 	const struct native_thread thread = {
-	    .tid = x->facts.tid, .regs = regs, .mem = &l->copy.mem};
+	    .tid = x->facts.tid, .regs = regs, .mem = &l->copy.of.mem};
 	struct err e = {0};
 	int n = native_stacks_walk(l->natives, &thread, frames, STACK_SNAPSHOT_FRAMES,
 				   &x->native_whole, &e);
@@ -231,7 +231,7 @@ static struct op_caught *catch_op(struct stack_reader *l, struct taken *t,
 				  const struct stack_snapshot_thread *x, const uint64_t *regs)
 {
 	const struct native_thread thread = {
-	    .tid = x->facts.tid, .regs = regs, .mem = &l->copy.mem};
+	    .tid = x->facts.tid, .regs = regs, .mem = &l->copy.of.mem};
 	return op_args_catch(l->args, l->natives, &thread, &t->arena);
 }
 

@@ -18,7 +18,7 @@ declare -A lines=(
 	[loading]='^meanwhile it is in no op, up to aten::full straggler.py:[0-9]+ Data.__getitem__: '
 	[collective]='^meanwhile it is in no op, up to c10d::allreduce_ straggler.py:[0-9]+ reduce_all: '
 	[core]='^its main thread waits for a processor [0-9]+ % of the time, '
-	[quota]='^its main thread waits for a processor .*: its control group has used up its CPU quota [0-9]+ % of the time'
+	[quota]='^its main thread waits for a processor .*: its control group has used up its CPU quota (at least )?[0-9]+ % of the time, all processors together'
 )
 
 # said KIND RANK: whether $T/skew says what it should. Where others of the machine's programs need processors, those are named.

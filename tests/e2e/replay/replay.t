@@ -45,12 +45,13 @@ tolerances() {
 # packaged: operators that PyTorch has not, from their program
 packaged() {
 	ok "a program's own operators are captured, by an expression" trace --capture="$T/own" --ops 'ditrace_test::.*' -- "$PY" -c 'import customops
-customops.section()'
+customops.section()
+customops.ops.packed(customops.torch.ones(2, 2).bfloat16())'
 	replay "$T/own" >"$T/none" 2>&1
 	is "they are not run without their package: status 2" $? 2
 	like "and how to is told" "$T/none" 'no operator ditrace_test::none; .* --import'
 	WARMED=$PY PYTHONPATH=$W replay --import customops --format csv "$T/own" >"$T/csv" 2>"$T/err"
-	is "with it all are right" "$? $(cut -d, -f5 "$T/csv" | sort | uniq -c | xargs)" "0 1 not compared 21 right 1 verdict"
+	is "with it all are right" "$? $(cut -d, -f5 "$T/csv" | sort | uniq -c | xargs)" "0 1 not compared 22 right 1 verdict"
 	PYTHONPATH=$W replay --import nowhere "$T/own" >"$T/none" 2>&1
 	like "a package that is not there is told" "$T/none" '--import nowhere: ModuleNotFoundError'
 }

@@ -204,8 +204,7 @@ static char *printed(const struct table *t, int width, bool color)
 static struct table *sample_table(void)
 {
 	struct table *t = table_new();
-	table_column(t, "Calls", TABLE_RIGHT);
-	table_column(t, "Where", TABLE_LEFT);
+	table_columns(t, ">Calls|Where");
 	table_cell_styled(t, "1,200", TABLE_HOT);
 	table_cell(t, "train.py:19 caf\xc3\xa9 forward");
 	table_line(t, "backward");

@@ -68,12 +68,6 @@ static bool has_filter_of_its_own(const struct process *p)
 	       s->seccomp_filters > parent.status.seccomp_filters;
 }
 
-static int not_possible(pid_t pid, const char *why, struct err *e)
-{
-	err_set(e, -ENOTSUP, "no library can be loaded into process %d: %s", pid, why);
-	return err_hint(e, "trace it with --engine bpf or --engine ptrace");
-}
-
 /* Whether the ditrace that the library is connected to has ended; its number may be that of another
  * process, or of a thread, by now. */
 static bool tracer_ended(const struct shim_state *s)
@@ -165,12 +159,13 @@ int injector_check(pid_t pid, enum injector_part part, struct err *e)
 	if (p.status.tracer)
 		return process_seize_error(pid, -EPERM, e);
 	if (process_has_shadow_stack(pid))
-		return not_possible(pid, "it has a shadow stack", e);
+		return injector_cannot_load(pid, "it has a shadow stack", e);
 	if (has_filter_of_its_own(&p))
-		return not_possible(pid,
-				    "it has forbidden itself system calls (seccomp), and loading "
-				    "a library might end it",
-				    e);
+		return injector_cannot_load(
+		    pid,
+		    "it has forbidden itself system calls (seccomp), and loading "
+		    "a library might end it",
+		    e);
 	r = in ? is_in_use(pid, part, &s, e) : 0;
 	return r ? r : injector_find_points(pid, &points, e);
 }

@@ -65,7 +65,7 @@ static int look_in(pid_t pid, const struct mapping *m, struct injector_points *o
 	return r;
 }
 
-static int cannot(pid_t pid, struct err *e, const char *why)
+int injector_cannot_load(pid_t pid, const char *why, struct err *e)
 {
 	err_set(e, -ENOTSUP, "no library can be loaded into process %d: %s", pid, why);
 	return err_hint(e, "trace it with --engine bpf or --engine ptrace");
@@ -88,9 +88,9 @@ int injector_find_points(pid_t pid, struct injector_points *out, struct err *e)
 	if (out->dlopen && out->dlerror && out->sigreturn)
 		return 0;
 	if (linker_find(pid, 0, &linker) == -ENOENT)
-		return cannot(pid, e, "its program is linked statically");
-	return cannot(pid, e,
-		      glibc ? "its C library has no dlopen" : "its C library is not the GNU one");
+		return injector_cannot_load(pid, "its program is linked statically", e);
+	return injector_cannot_load(
+	    pid, glibc ? "its C library has no dlopen" : "its C library is not the GNU one", e);
 }
 
 /* The mapping with the file's first bytes. */

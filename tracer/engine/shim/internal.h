@@ -223,6 +223,9 @@ struct injector_points {
 	uint64_t sigreturn; /* see remote_call_sigreturn */
 };
 
+/* Record that no library can be loaded into the process, and why. Returns the code. */
+int injector_cannot_load(pid_t pid, const char *why, struct err *e);
+
 /* 0 or -errno with *e, as injector_check. */
 int injector_find_points(pid_t pid, struct injector_points *out, struct err *e);
 

@@ -316,10 +316,10 @@ static void groups_of_some_ranks(void **state)
 	assert_string_equal(c->why, "");
 	assert_int_equal(c->nworlds, 3);
 	struct skew *s = skew_new(c);
-	const struct skew_group *first = skew_first(s);
+	struct skew_group *first = skew_first(s);
 	assert_string_equal(first->world->of->name, "2");
 	assert_int_equal(first->n, STEPS - 1);
-	struct skew_verdict v = skew_verdict(first);
+	struct skew_verdict v = *skew_verdict(first);
 	assert_true(v.is_named && first->world->ranks[v.rank] == 2);
 	assert_string_equal(collective_group_text(text, sizeof(text), &descs[1], 7),
 			    "2 (ranks 0, 2)");
@@ -433,7 +433,7 @@ static void a_rank_that_is_late_sometimes(void **state)
 	(void)state;
 	struct collectives *c = two_ranks(true, "here");
 	struct skew *s = skewed(c, late_sometimes, true);
-	struct skew_verdict v = skew_verdict(skew_first(s));
+	struct skew_verdict v = *skew_verdict(skew_first(s));
 	assert_int_equal(skew_first(s)->waited, STEPS / 4);
 	assert_int_equal(skew_first(s)->ranks[1].last, STEPS / 4);
 	assert_true(v.is_named && v.rank == 1);
@@ -449,7 +449,7 @@ static void a_rank_that_is_late_for_longer(void **state)
 	(void)state;
 	struct collectives *c = two_ranks(true, "here");
 	struct skew *s = skewed(c, late_for_longer, true);
-	const struct skew_verdict v = skew_verdict(skew_first(s));
+	const struct skew_verdict v = *skew_verdict(skew_first(s));
 	assert_true(skew_first(s)->waited == STEPS && skew_first(s)->ranks[1].waited == 60);
 	assert_true(v.is_named && v.rank == 1);
 	skew_free(s);
@@ -467,7 +467,7 @@ static void the_usual_is_compared(void **state)
 	(void)state;
 	struct collectives *c = two_ranks(true, "here");
 	struct skew *s = skewed(c, much_later_sometimes, true);
-	struct skew_verdict v = skew_verdict(skew_first(s));
+	struct skew_verdict v = *skew_verdict(skew_first(s));
 	assert_int_equal(skew_first(s)->unusual, 7); /* steps 3, 19 ... 99 */
 	assert_int_equal(skew_first(s)->usual, STEPS - 7 - 1);
 	assert_true(v.is_named && v.rank == 1 && v.explains);
@@ -482,7 +482,7 @@ static void a_rank_that_is_late(void **state)
 	for (int in_mm = 0; in_mm < 2; in_mm++) {
 		struct collectives *c = two_ranks(true, "here");
 		struct skew *s = skewed(c, always_late, in_mm);
-		struct skew_verdict v = skew_verdict(skew_first(s));
+		struct skew_verdict v = *skew_verdict(skew_first(s));
 		assert_true(v.is_named);
 		assert_int_equal(v.rank, 1);
 		assert_int_equal(skew_first(s)->ranks[1].last, STEPS);
@@ -508,7 +508,7 @@ static void a_rank_without_processor(void **state)
 	struct collectives *c = two_ranks(true, "here");
 	struct skew *s = skewed(c, always_late, true);
 	(void)state;
-	assert_false(skew_verdict(skew_first(s)).has_no_processor);
+	assert_false(skew_verdict(skew_first(s))->has_no_processor);
 	for (uint64_t i = 0; i < STEPS; i++)
 		for (uint32_t rank = 0; rank < 2; rank++) {
 			const struct trace_usage u = {.pid = 100 + (int32_t)rank,
@@ -516,7 +516,7 @@ static void a_rank_without_processor(void **state)
 						      .wait_ns = i * (rank ? 27 : 2) * MS};
 			skew_see_usage(s, &u, rank + 1);
 		}
-	struct skew_verdict v = skew_verdict(skew_first(s));
+	struct skew_verdict v = *skew_verdict(skew_first(s));
 	assert_true(v.is_named && v.has_no_processor && v.rank == 1);
 	assert_true(v.delayed > 0.26 && v.delayed < 0.28 && v.more_delayed > 0.24);
 	skew_free(s);
@@ -559,13 +559,13 @@ static void a_quota_is_told_from_other_threads(void **state)
 	    {true, false, 0, ": other threads run there\n"},
 	    {true, false, 5 * MS, ": other threads run there\n"},
 	    {true, false, 13 * MS,
-	     ": its control group has used up its CPU quota 13 % of the time, and other threads run there\n"},
+	     ": its control group has used up its CPU quota 13 % of the time, all processors together, and other threads run there\n"},
 	    {true, false, 26 * MS,
-	     ": its control group has used up its CPU quota 26 % of the time\n"},
+	     ": its control group has used up its CPU quota 26 % of the time, all processors together\n"},
 	    {true, false, 200 * MS,
 	     ": its control group has used up its CPU quota 200 % of the time, all processors together\n"},
 	    {true, true, 13 * MS,
-	     ": its control group has used up its CPU quota 13 % of the time\n"},
+	     ": its control group has used up its CPU quota at least 13 % of the time, all processors together\n"},
 	    {true, true, 0,
 	     ": other threads run there, or its control group has used up its CPU quota\n"},
 	    {false, false, 0,
@@ -589,7 +589,7 @@ static void a_quota_is_told_from_other_threads(void **state)
 static void counters_that_cannot_be(void **state)
 {
 	(void)state;
-	for (int i = 0; i < 5; i++) {
+	for (int i = 0; i < 6; i++) {
 		struct collectives *c = two_ranks(true, "here");
 		struct skew *s = skewed(c, always_late, true);
 		see_usage(s, true, 0, false);
@@ -599,8 +599,10 @@ static void counters_that_cannot_be(void **state)
 		u.wait_ns += i == 2 ? 100ULL * STEPS * MS : 0;
 		u.run_ns = i == 3 ? UINT64_MAX - 5 : 0;
 		u.minor_faults = i == 4 ? UINT64_MAX / 2 : 3;
+		u.is_throttled_known = true;
+		u.throttled_ns = i == 5 ? UINT64_MAX / 2 : 0;
 		skew_see_usage(s, &u, 2);
-		assert_int_equal(skew_verdict(skew_first(s)).has_no_processor, i == 0);
+		assert_int_equal(skew_verdict(skew_first(s))->has_no_processor, i == 0);
 		char *text = skew_text(s, true);
 		assert_int_equal(strstr(text, "\"minor_faults\":3,") != NULL, i == 0);
 		const char *of_1 = strstr(text, "\"rank\":1");
@@ -624,7 +626,7 @@ static void clocks_that_are_hardly_known(void **state)
 		clock.is_found = i < 2;
 		assert_int_equal(collectives_see(c, &item), 0);
 		struct skew *s = skewed(c, always_late, true);
-		assert_true(i < 2 ? skew_verdict(skew_first(s)).is_named == !i
+		assert_true(i < 2 ? skew_verdict(skew_first(s))->is_named == !i
 				  : !s->ngroups && c->why[0]);
 		skew_free(s);
 		collectives_free(c);
@@ -639,7 +641,7 @@ static void no_rank_is_named(void **state)
 		struct collectives *c = two_ranks(true, "here");
 		struct skew *s = skewed(c, fns[i], true);
 		assert_int_equal(skew_first(s)->n, STEPS);
-		assert_false(skew_verdict(skew_first(s)).is_named);
+		assert_false(skew_verdict(skew_first(s))->is_named);
 		skew_free(s);
 		collectives_free(c);
 	}
@@ -726,7 +728,7 @@ static void nobody_waits_meanwhile(void **state)
 		assert_int_equal(collectives_match(c), 0);
 		struct skew *s = skew_new(c);
 		assert_non_null(s);
-		assert_int_equal(skew_verdict(skew_first(s)).is_named, waits);
+		assert_int_equal(skew_verdict(skew_first(s))->is_named, waits);
 		assert_int_equal(skew_first(s)->ranks[0].waits_ns, waits ? STEPS * 11ULL * MS : 0);
 		skew_free(s);
 		collectives_free(c);
@@ -746,7 +748,7 @@ static void several_are_under_way(void **state)
 	assert_int_equal(collectives_match(c), 0);
 	struct skew *s = skew_new(c);
 	assert_non_null(s);
-	struct skew_verdict v = skew_verdict(skew_first(s));
+	struct skew_verdict v = *skew_verdict(skew_first(s));
 	assert_int_equal(v.rank, 1);
 	assert_int_equal(skew_first(s)->n, STEPS);
 	assert_true(v.median_ns > 77 * MS && v.median_ns < 83 * MS);

@@ -375,6 +375,30 @@ static void steps_of_an_op(void **state)
 	selection_policy_free(&p);
 }
 
+static void add_place(struct capture *c, pid_t pid, int32_t rank, bool worker)
+{
+	const struct trace_process told = {.pid = pid, .worker = worker, .rank.rank = rank};
+	capture_places_add(c, &told);
+}
+
+/* A launcher is told anew when its ranks are there, which may have been started again. */
+static void a_worker_is_of_the_last_start(void **state)
+{
+	struct capture c = {.files.root = "/nowhere"};
+	char place[32];
+	(void)state;
+	add_place(&c, 1, 7, false);
+	add_place(&c, 2, 0, false);
+	add_place(&c, 3, 0, false);
+	add_place(&c, 1, -1, false);
+	add_place(&c, 4, 0, true);
+	capture_place_of(&c, 4, place, sizeof(place));
+	assert_string_equal(place, "rank0.1");
+	capture_place_of(&c, 1, place, sizeof(place));
+	assert_string_equal(place, "");
+	free(c.processes.all);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -390,6 +414,7 @@ int main(void)
 	    cmocka_unit_test(lists_from_the_environment),
 	    cmocka_unit_test(steps_of_the_optimizer),
 	    cmocka_unit_test(steps_of_an_op),
+	    cmocka_unit_test(a_worker_is_of_the_last_start),
 	};
 	return unit_run(tests, NULL, NULL);
 }
