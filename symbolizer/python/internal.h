@@ -401,7 +401,7 @@ struct py_code_object {
 	uint64_t addr;
 	uint64_t asked; /* the print that it was asked for by; 0: by its address only */
 	uint64_t print; /* with all parts; 0: unreadable */
-	uint64_t since; /* CLOCK_MONOTONIC ns: it was there then */
+	uint64_t since; /* CLOCK_MONOTONIC ns: from then on no other was seen at its address */
 	const char *file, *function; /* interned */
 	const char *source;	     /* co_filename; file: also which cell it is */
 	uint8_t *linetable;
@@ -436,7 +436,7 @@ struct py_codes {
 
 	/* Caches that may be dropped. */
 	struct map code_index, point_index;
-	struct map last_index; /* by address: the last one read of those that have prints */
+	struct map last_index; /* by address: the last one seen of those with prints */
 	struct py_code_object *codes;
 	struct py_point *points;
 	uint32_t ncodes, npoints;

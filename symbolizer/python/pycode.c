@@ -244,15 +244,23 @@ static int64_t find_code(const struct py_codes *c, uint64_t addr, uint64_t print
 	return i >= 0 && c->codes[i].addr == addr && c->codes[i].asked == print ? i : -ENOENT;
 }
 
-/* Note whether code objects of different prints were at the address of number `i`. */
-static void note_shared(struct py_codes *c, uint32_t i)
+/* Note that number `i` is at its address now: where another one was, it is new there. */
+static void note_there(struct py_codes *c, uint32_t i)
 {
-	int64_t last = map_get(&c->last_index, c->codes[i].addr);
+	struct py_code_object *code = &c->codes[i];
+	int64_t last = map_get(&c->last_index, code->addr);
 
-	if (last >= 0 && (c->codes[last].shares || c->codes[last].print != c->codes[i].print))
-		c->codes[i].shares = c->codes[last].shares = true;
-	if (map_put(&c->last_index, c->codes[i].addr, i))
-		c->codes[i].shares = true;
+	if (last == i)
+		return;
+	if (last >= 0 && c->codes[last].print != code->print) {
+		code->shares = true;
+		code->since = clock_ns(CLOCK_MONOTONIC);
+	} else if (last >= 0) {
+		code->shares = c->codes[last].shares;
+		code->since = c->codes[last].since;
+	}
+	if (map_put(&c->last_index, code->addr, i))
+		code->since = UINT64_MAX;
 }
 
 static bool keep_code(struct py_codes *c, const struct py_code_object *code, int64_t *i)
@@ -267,8 +275,6 @@ static bool keep_code(struct py_codes *c, const struct py_code_object *code, int
 	c->codes[*i].serial = c->next_serial++;
 	c->linetable_bytes += code->linetable_len;
 	note_call(c, code);
-	if (code->asked)
-		note_shared(c, (uint32_t)*i);
 	return true;
 }
 
@@ -353,15 +359,19 @@ bool py_code_see(struct py_runtime *rt, uint64_t addr, uint64_t print)
 
 	if (i >= 0 && !c->codes[i].freed && !is_of_cell(rt, &c->codes[i]))
 		drop_code(c, i);
-	return print && py_code_find(rt, addr, print);
+	if (!print || !py_code_find(rt, addr, print))
+		return false;
+	note_there(c, (uint32_t)find_code(c, addr, print));
+	return true;
 }
 
 bool py_code_stays(const struct py_runtime *rt, uint64_t addr, uint64_t print, uint64_t ns)
 {
 	int64_t i = print ? find_code(rt->codes, addr, print) : -ENOENT;
 	const struct py_code_object *code = i < 0 ? NULL : &rt->codes->codes[i];
+	const uint64_t wait = code && code->shares ? 1000000000 : 0;
 
-	return code && !code->freed && !code->shares && code->since < ns;
+	return code && !code->freed && code->since < ns && ns - code->since > wait;
 }
 
 int py_code_dealloc_addr(struct py_runtime *rt, uint64_t *addr)

@@ -201,14 +201,15 @@ void py_code_check(struct py_runtime *rt, uint64_t code);
  * cannot be read. */
 uint64_t py_code_print(const struct py_runtime *rt, uint64_t code, uint64_t like);
 
-/* Read the code object now unless it was read. Whether it is known. */
+/* Read the code object now unless it was read; it is at its address. Whether it is known. */
 bool py_code_see(struct py_runtime *rt, uint64_t code, uint64_t print);
 
 /* The same, from copies (py_code_remember); it stays unread if they are of another one. */
 void py_code_learn(struct py_runtime *rt, uint64_t code, uint64_t print, const struct py_region *r,
 		   unsigned n);
 
-/* Whether it was there at `ns` (CLOCK_MONOTONIC) and is the only one ever seen at its address. */
+/* Whether it was there at `ns` (CLOCK_MONOTONIC) and since: no other one was seen at its address,
+ * not for a second before `ns` either. */
 bool py_code_stays(const struct py_runtime *rt, uint64_t code, uint64_t print, uint64_t ns);
 
 /* The stack of `n` pairs, innermost first (at most 512 are kept). Equal stacks are the same object;

@@ -182,7 +182,7 @@ made_code() {
 	local i
 	for i in 1 2 3; do
 		HZ=4999 record -- "$PY" sample/short_lived.py 0.5 && "$DITRACE" script --format jsonl "$T/data" >"$T/jsonl" &&
-			verify sample/made "$T/jsonl" 2>"$T/made.err" && return
+			verify sample/made "$T/jsonl" "$T/out" 2>"$T/made.err" && return
 	done
 	cat "$T/made.err"
 }

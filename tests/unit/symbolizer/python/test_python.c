@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 
+#include "base/system.h"
 #include "symbolizer/plan/code_print.h"
 #include "symbolizer/python/internal.h"
 #include "symbolizer/python/python.h"
@@ -300,6 +301,17 @@ static void check_print(struct py_runtime *rt, struct spy *spy, uint64_t code)
 	assert_true(py_code_see(rt, code, py_code_print(rt, code, PRINT_NAME)));
 	assert_false(py_code_see(rt, code, 0));
 	assert_false(py_code_see(rt, code, print ^ 1 << 8));
+
+	/* After another one at its address it has to stay for a time. */
+	const uint64_t second = 1000000000, now = clock_ns(CLOCK_MONOTONIC);
+	assert_true(py_code_stays(rt, code, print, now));
+	spy->lie_at = shown[0];
+	spy->lie = word_at(spy, shown[0]) ^ 1;
+	assert_true(py_code_see(rt, code, py_code_print(rt, code, PRINT_PARTS)));
+	spy->lie_at = 0;
+	assert_true(py_code_see(rt, code, print));
+	assert_false(py_code_stays(rt, code, print, now + second / 2));
+	assert_true(py_code_stays(rt, code, print, now + 100 * second));
 }
 
 static void check_prints(struct py_runtime *rt, struct spy *spy, const json_t *thread)
