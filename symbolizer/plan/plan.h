@@ -218,10 +218,14 @@ struct py_walk {
 };
 
 /* What to copy of a code object when it is freed: its size, and the offsets of its pointers to two
- * str objects and a bytes object. */
+ * str objects and a bytes object; and what its print needs besides (symbolizer/plan/code_print.h).
+ */
 struct py_code_read {
 	__u32 size, filename, name, linetable;
 	__u32 bytes_size, bytes_data; /* offsets of a bytes object's length and data */
+	__u32 firstlineno;
+	__u32 str_length, str_state;  /* within the first PRINT_STR_HEAD bytes of a str */
+	__u32 str_ascii, str_compact; /* its text, by its state */
 };
 
 /* Maximum number of processes under trace at a time. Process number PROCS_MAX stands for the count
@@ -265,10 +269,12 @@ enum hit_kind {
 			   what it points to */
 	HIT_SCHEMA,	/* items: ITEM_STRING, the schema of an operator being defined */
 	HIT_PYTHON, /* precedes a sample: an ITEM_DATA of the thread state, the _PyCFrame (or 0) and
-		       the first frame; an ITEM_STACK */
+		       the first frame; an ITEM_STACK; an ITEM_DATA (read 1) of the prints of the
+		       frames' code objects, 0 for one that could not be read */
 	HIT_STANDS, /* thread `tid` is stopped; no items (tracer/engine/ptrace/engine_both.c) */
 	HIT_CODE_MET, /* the items of HIT_CODE_FREED, for a live code object that the previous hit
-			 of the thread is the first to refer to */
+			 of the thread is the first to refer to; of samples: of process `tid`, with
+			 print `seq` */
 	HIT_SUM, /* calls of an op with one stack, summed up instead of recorded: those of HIT_ENTRY
 		    that tell op and stack, then ITEM_SUM (tracer/engine/sums.h) */
 };

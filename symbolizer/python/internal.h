@@ -329,12 +329,16 @@ enum py_call {
 	PY_CALL_MODULE,	 /* Module._call_impl */
 	PY_CALL_WRAPPED, /* Module._wrapped_call_impl (2.1+), which calls _call_impl */
 };
-enum py_call py_code_call(const struct py_codes *c, uint64_t code);
+enum py_call py_code_call(const struct py_codes *c, uint64_t code, uint64_t print);
 
 /* The stack that has the name of a parameter, and no frames, in the module whose parameter it is,
  * NULL: the outermost. NULL when there is no room for it. */
 const struct py_stack *py_stack_of_parameter(struct py_runtime *rt, const char *module,
 					     const char *name);
+
+/* As py_resolve, of the code object that has this print; 0: of an unknown one. */
+const struct py_frame *py_resolve_print(struct py_runtime *rt, uint64_t code_addr, uint64_t print,
+					uint64_t instr);
 
 /* Whether py_resolve could resolve the pair. */
 bool py_frame_known(const struct py_codes *c, const struct py_frame *frame);
@@ -389,16 +393,22 @@ bool py_is_own_file(const char *file);
 
 enum { PY_CALLS_MAX = 8 };
 
+enum { MAX_CODE = 4096 }; /* sizeof(PyCodeObject) is about 200 */
+
 /* A code object of the target. */
 struct py_code_object {
 	uint64_t parts[3]; /* addresses of its file name, name and line table */
 	uint64_t addr;
+	uint64_t asked; /* the print that it was asked for by; 0: by its address only */
+	uint64_t print; /* with all parts; 0: unreadable */
+	uint64_t since; /* CLOCK_MONOTONIC ns: from then on no other was seen at its address */
 	const char *file, *function; /* interned */
 	const char *source;	     /* co_filename; file: also which cell it is */
 	uint8_t *linetable;
 	uint32_t linetable_len;
 	int32_t firstlineno;
 	bool is_torch, freed;
+	bool shares;	 /* another one was seen at its address, before or since */
 	uint64_t serial; /* unique, so that entries of a freed one are never matched */
 };
 
@@ -410,7 +420,7 @@ struct py_point {
 
 /* A code object that calls modules. */
 struct py_module_caller {
-	uint64_t addr;
+	uint64_t addr, asked;
 	enum py_call call;
 };
 
@@ -426,6 +436,7 @@ struct py_codes {
 
 	/* Caches that may be dropped. */
 	struct map code_index, point_index;
+	struct map last_index; /* by address: the last one seen of those with prints */
 	struct py_code_object *codes;
 	struct py_point *points;
 	uint32_t ncodes, npoints;
@@ -436,7 +447,8 @@ struct py_codes {
 	uint32_t epoch;
 };
 
-/* The code object at `addr`, read when new; NULL if there is none. */
-const struct py_code_object *py_code_find(struct py_runtime *rt, uint64_t addr);
+/* The code object at `addr`, read when new; NULL if there is none. `print` is that of the one
+ * meant, with any of its parts; 0: the one that is there. */
+const struct py_code_object *py_code_find(struct py_runtime *rt, uint64_t addr, uint64_t print);
 
 #endif

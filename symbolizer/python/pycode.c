@@ -7,6 +7,8 @@
 
 #include "base/arena.h"
 #include "base/map.h"
+#include "base/system.h"
+#include "symbolizer/plan/code_print.h"
 #include "symbolizer/python/internal.h"
 
 /* Limits for a target that keeps generating code; a training run stays far below them. */
@@ -16,7 +18,6 @@ enum {
 	MAX_FILE = 4096,
 	MAX_FUNCTION = 1024,
 	MAX_LINETABLE = 4 << 20,
-	MAX_CODE = 4096, /* sizeof(PyCodeObject) is about 200 */
 };
 
 bool py_reserve(void *array, size_t count, size_t more, size_t size)
@@ -62,6 +63,7 @@ static void forget_codes(struct py_codes *c)
 	c->epoch++;
 	map_clear(&c->code_index);
 	map_clear(&c->point_index);
+	map_clear(&c->last_index);
 }
 
 void py_codes_free(struct py_codes *c)
@@ -73,6 +75,7 @@ void py_codes_free(struct py_codes *c)
 	map_free(&c->frame_index);
 	map_free(&c->code_index);
 	map_free(&c->point_index);
+	map_free(&c->last_index);
 	arena_free(&c->arena);
 	free(c->strings);
 	free(c->frames);
@@ -131,25 +134,27 @@ static enum py_call call_of(const struct py_code_object *code)
 							 : PY_CALL_OTHER;
 }
 
-static void note_call(struct py_codes *c, uint64_t addr, enum py_call call)
+static void note_call(struct py_codes *c, const struct py_code_object *code)
 {
+	enum py_call call = call_of(code);
+
 	if (call == PY_CALL_OTHER || c->ncalls == PY_CALLS_MAX)
 		return;
-	c->calls[c->ncalls++] = (struct py_module_caller){addr, call};
+	c->calls[c->ncalls++] = (struct py_module_caller){code->addr, code->asked, call};
 	c->epoch++;
 }
 
-static void forget_call(struct py_codes *c, uint64_t addr)
+static void forget_call(struct py_codes *c, const struct py_code_object *code)
 {
 	for (uint32_t i = 0; i < c->ncalls; i++)
-		if (c->calls[i].addr == addr)
+		if (c->calls[i].addr == code->addr && c->calls[i].asked == code->asked)
 			c->calls[i--] = c->calls[--c->ncalls];
 }
 
-enum py_call py_code_call(const struct py_codes *c, uint64_t addr)
+enum py_call py_code_call(const struct py_codes *c, uint64_t addr, uint64_t print)
 {
 	for (uint32_t i = 0; i < c->ncalls; i++)
-		if (c->calls[i].addr == addr)
+		if (c->calls[i].addr == addr && c->calls[i].asked == print)
 			return c->calls[i].call;
 	return PY_CALL_OTHER;
 }
@@ -184,14 +189,13 @@ static void parts_of(const struct py_objects *o, const uint8_t *object, uint64_t
 }
 
 /* Read `code` from the target. False if there is no code object at this address. */
-static bool read_code(struct py_runtime *rt, uint64_t addr, struct py_code_object *code)
+static bool read_parts(struct py_runtime *rt, uint64_t addr, struct py_code_object *code)
 {
 	const struct py_objects *o = &rt->layout.obj;
 	uint8_t object[MAX_CODE];
 	uint64_t type;
 	ssize_t len;
 
-	*code = (struct py_code_object){.addr = addr};
 	if (py_live_type(rt, addr, &type) || type != rt->image.code_type ||
 	    mem_read(rt->mem, addr, object, o->code_size))
 		return false;
@@ -213,25 +217,71 @@ static bool read_code(struct py_runtime *rt, uint64_t addr, struct py_code_objec
 	return true;
 }
 
+/* The same, of the code object that has print `asked`, if it is not 0: what was read is of that one
+ * if it is there before and afterwards. */
+static bool read_code(struct py_runtime *rt, uint64_t addr, uint64_t asked,
+		      struct py_code_object *code)
+{
+	*code = (struct py_code_object){
+	    .addr = addr, .asked = asked, .print = py_code_print(rt, addr, PRINT_PARTS)};
+	if (asked && py_code_print(rt, addr, asked) != asked)
+		return false;
+	code->since = clock_ns(CLOCK_MONOTONIC);
+	return read_parts(rt, addr, code) &&
+	       (!asked || py_code_print(rt, addr, PRINT_PARTS) == code->print);
+}
+
+static uint64_t code_key(uint64_t addr, uint64_t print)
+{
+	return addr ^ print;
+}
+
+/* The cached code object; -ENOENT: none. */
+static int64_t find_code(const struct py_codes *c, uint64_t addr, uint64_t print)
+{
+	int64_t i = map_get(&c->code_index, code_key(addr, print));
+
+	return i >= 0 && c->codes[i].addr == addr && c->codes[i].asked == print ? i : -ENOENT;
+}
+
+/* Note that number `i` is at its address now: where another one was, it is new there. */
+static void note_there(struct py_codes *c, uint32_t i)
+{
+	struct py_code_object *code = &c->codes[i];
+	int64_t last = map_get(&c->last_index, code->addr);
+
+	if (last == i)
+		return;
+	if (last >= 0 && c->codes[last].print != code->print) {
+		code->shares = true;
+		code->since = clock_ns(CLOCK_MONOTONIC);
+	} else if (last >= 0) {
+		code->shares = c->codes[last].shares;
+		code->since = c->codes[last].since;
+	}
+	if (map_put(&c->last_index, code->addr, i))
+		code->since = UINT64_MAX;
+}
+
 static bool keep_code(struct py_codes *c, const struct py_code_object *code, int64_t *i)
 {
 	if (*i < 0) {
 		if (!py_reserve(&c->codes, c->ncodes, 1, sizeof(*c->codes)) ||
-		    map_put(&c->code_index, code->addr, c->ncodes))
+		    map_put(&c->code_index, code_key(code->addr, code->asked), c->ncodes))
 			return false;
 		*i = c->ncodes++;
 	}
 	c->codes[*i] = *code;
 	c->codes[*i].serial = c->next_serial++;
 	c->linetable_bytes += code->linetable_len;
-	note_call(c, code->addr, call_of(code));
+	note_call(c, code);
 	return true;
 }
 
-const struct py_code_object *py_code_find(struct py_runtime *rt, uint64_t addr)
+const struct py_code_object *py_code_find(struct py_runtime *rt, uint64_t addr, uint64_t print)
 {
 	struct py_codes *c = rt->codes;
-	int64_t i = map_get(&c->code_index, addr);
+	int64_t i = find_code(c, addr, print);
 	struct py_code_object code;
 
 	if (i >= 0 && !c->codes[i].freed)
@@ -240,16 +290,15 @@ const struct py_code_object *py_code_find(struct py_runtime *rt, uint64_t addr)
 		forget_codes(c);
 		i = -ENOENT;
 	}
-	if (read_code(rt, addr, &code) && keep_code(c, &code, &i))
+	if (read_code(rt, addr, print, &code) && keep_code(c, &code, &i))
 		return &c->codes[i];
 	free(code.linetable);
 	return NULL;
 }
 
-void py_code_freed(struct py_runtime *rt, uint64_t addr)
+/* Drop what is cached as number `i`. */
+static void drop_code(struct py_codes *c, int64_t i)
 {
-	struct py_codes *c = rt->codes;
-	int64_t i = map_get(&c->code_index, addr);
 	struct py_code_object *code;
 
 	if (i < 0 || c->codes[i].freed)
@@ -260,8 +309,13 @@ void py_code_freed(struct py_runtime *rt, uint64_t addr)
 	free(code->linetable);
 	code->linetable = NULL;
 	code->linetable_len = 0;
-	forget_call(c, addr);
+	forget_call(c, code);
 	c->epoch++;
+}
+
+void py_code_freed(struct py_runtime *rt, uint64_t addr)
+{
+	drop_code(rt->codes, find_code(rt->codes, addr, 0));
 }
 
 /* Code of a cell that is run again may get the addresses that it had before. */
@@ -270,96 +324,57 @@ static bool is_of_cell(struct py_runtime *rt, const struct py_code_object *code)
 	return code->file == code->source || py_cell_name(rt, code->source) == code->file;
 }
 
-void py_code_check(struct py_runtime *rt, uint64_t addr)
+/* Whether what is at the address of `code` now has the same parts and shows the same. */
+static bool is_same(struct py_runtime *rt, const struct py_code_object *code)
 {
 	const struct py_objects *o = &rt->layout.obj;
-	const struct py_codes *c = rt->codes;
-	int64_t i = map_get(&c->code_index, addr);
 	uint8_t object[MAX_CODE];
-	uint64_t parts[3];
+	uint64_t parts[3], print;
 	int32_t line;
 
-	if (i < 0 || c->codes[i].freed)
-		return;
-	if (!mem_read(rt->mem, addr, object, o->code_size)) {
-		parts_of(o, object, parts);
-		memcpy(&line, object + o->code_firstlineno, sizeof(line));
-		if (line == c->codes[i].firstlineno &&
-		    !memcmp(parts, c->codes[i].parts, sizeof(parts)) &&
-		    is_of_cell(rt, &c->codes[i]))
-			return;
-	}
-	py_code_freed(rt, addr);
+	if (mem_read(rt->mem, code->addr, object, o->code_size))
+		return false;
+	parts_of(o, object, parts);
+	memcpy(&line, object + o->code_firstlineno, sizeof(line));
+	if (line != code->firstlineno || memcmp(parts, code->parts, sizeof(parts)) != 0)
+		return false;
+	print = py_code_print(rt, code->addr, PRINT_PARTS);
+	/* Copies of long texts are not whole. */
+	return (print & code->print & PRINT_PARTS) != PRINT_PARTS || print == code->print;
+}
+
+void py_code_check(struct py_runtime *rt, uint64_t addr)
+{
+	int64_t i = find_code(rt->codes, addr, 0);
+
+	if (i >= 0 && !rt->codes->codes[i].freed &&
+	    !(is_same(rt, &rt->codes->codes[i]) && is_of_cell(rt, &rt->codes->codes[i])))
+		drop_code(rt->codes, i);
+}
+
+bool py_code_see(struct py_runtime *rt, uint64_t addr, uint64_t print)
+{
+	struct py_codes *c = rt->codes;
+	int64_t i = print ? find_code(c, addr, print) : -ENOENT;
+
+	if (i >= 0 && !c->codes[i].freed && !is_of_cell(rt, &c->codes[i]))
+		drop_code(c, i);
+	if (!print || !py_code_find(rt, addr, print))
+		return false;
+	note_there(c, (uint32_t)find_code(c, addr, print));
+	return true;
+}
+
+bool py_code_stays(const struct py_runtime *rt, uint64_t addr, uint64_t print, uint64_t ns)
+{
+	int64_t i = print ? find_code(rt->codes, addr, print) : -ENOENT;
+	const struct py_code_object *code = i < 0 ? NULL : &rt->codes->codes[i];
+	const uint64_t wait = code && code->shares ? 1000000000 : 0;
+
+	return code && !code->freed && code->since < ns && ns - code->since > wait;
 }
 
 int py_code_dealloc_addr(struct py_runtime *rt, uint64_t *addr)
 {
 	return mem_read_u64(rt->mem, rt->image.code_type + rt->layout.obj.type_dealloc, addr);
-}
-
-/* Code objects that have been freed, read from copies of their memory by a reader that falls back
- * to the process. */
-struct freed_copies {
-	struct mem mem; /* must be first */
-	const struct mem *under;
-	uint64_t code;
-	const struct py_region *region;
-	unsigned n;
-};
-
-/* The longest copy from `addr` on, *n bytes; NULL if there is none. Copies may overlap, since
- * objects are copied without knowing their lengths, and an object may be in several. */
-static const uint8_t *freed_copy_longest(const struct freed_copies *c, uint64_t addr, size_t *n)
-{
-	const uint8_t *found = NULL;
-	*n = 0;
-	for (unsigned i = 0; i < c->n; i++) {
-		const struct py_region *r = &c->region[i];
-		if (addr < r->addr || addr - r->addr >= r->len || r->len - (addr - r->addr) <= *n)
-			continue;
-		*n = r->len - (addr - r->addr);
-		found = r->data + (addr - r->addr);
-	}
-	return found;
-}
-
-static int freed_copies_read(const struct mem *m, uint64_t addr, void *buf, size_t len)
-{
-	static const uint64_t alive = 1;
-	const struct freed_copies *c = (const struct freed_copies *)m;
-	for (size_t done = 0; done < len;) {
-		size_t n;
-		const uint8_t *copy = freed_copy_longest(c, addr + done, &n);
-		if (!copy)
-			return done ? -EFAULT : mem_read(c->under, addr, buf, len);
-		n = n < len - done ? n : len - done;
-		memcpy((uint8_t *)buf + done, copy, n);
-		done += n;
-	}
-	/* A copy made while it was freed has refcount 0 (ob_refcnt, Include/object.h). */
-	if (addr == c->code && len >= sizeof(alive))
-		memcpy(buf, &alive, sizeof(alive));
-	return 0;
-}
-
-void py_code_remember(struct py_runtime *rt, uint64_t code, const struct py_region *r, unsigned n)
-{
-	struct freed_copies c = {{.read = freed_copies_read, .pid = rt->pid}, rt->mem, code, r, n};
-	rt->mem = &c.mem;
-	py_code_check(rt, code); /* the record of its freeing may have been lost */
-	py_resolve(rt, code, 0);
-	rt->mem = c.under;
-}
-
-struct py_code_read python_code_read(const struct py_runtime *rt)
-{
-	const struct py_objects *o = &rt->layout.obj;
-	return (struct py_code_read){
-	    .size = o->code_size,
-	    .filename = o->code_filename,
-	    .name = o->code_qualname == PY_NO_OFFSET ? o->code_name : o->code_qualname,
-	    .linetable = o->code_linetable,
-	    .bytes_size = o->bytes_size,
-	    .bytes_data = o->bytes_data,
-	};
 }

@@ -125,12 +125,23 @@ static struct py_frame *find_point(struct py_runtime *rt, const struct py_code_o
 	return f;
 }
 
-const struct py_frame *py_resolve(struct py_runtime *rt, uint64_t code_addr, uint64_t instr)
+static const struct py_frame *resolve_in(struct py_runtime *rt, const struct py_code_object *code,
+					 uint64_t instr)
 {
-	const struct py_code_object *code = py_code_find(rt, code_addr);
 	const struct py_frame *f = code ? find_point(rt, code, instr) : NULL;
 
 	return f ? f : &rt->codes->unknown;
+}
+
+const struct py_frame *py_resolve(struct py_runtime *rt, uint64_t code_addr, uint64_t instr)
+{
+	return resolve_in(rt, py_code_find(rt, code_addr, 0), instr);
+}
+
+const struct py_frame *py_resolve_print(struct py_runtime *rt, uint64_t code_addr, uint64_t print,
+					uint64_t instr)
+{
+	return resolve_in(rt, print ? py_code_find(rt, code_addr, print) : NULL, instr);
 }
 
 bool py_frame_known(const struct py_codes *c, const struct py_frame *frame)

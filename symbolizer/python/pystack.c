@@ -15,16 +15,24 @@ enum {
 	MAX_DEPTH = 512,
 };
 
-/* A raw stack: its pairs, then the modules called in it, innermost first. */
+/* A raw stack: its pairs, then the prints of their code objects, if they are known by these, then
+ * the modules called in it, innermost first. */
 struct raw {
-	uint64_t words[3 * MAX_DEPTH];
-	size_t n, nmodules;
+	uint64_t words[4 * MAX_DEPTH];
+	size_t n, nprints, nmodules;
 	size_t own;	 /* the modules are those of this many frames */
 	uint32_t around; /* the nesting of modules in whose backward they are; PY_NO_MODULE: none */
 	bool truncated, no_modules;
 };
 
-#define RAW_WORDS(raw) (2 * (raw)->n + (raw)->nmodules)
+#define RAW_MODULES(raw) (2 * (raw)->n + (raw)->nprints)
+#define RAW_WORDS(raw) (RAW_MODULES(raw) + (raw)->nmodules)
+
+/* Frames as they come: {code object, instruction, first local variable}, and perhaps more. */
+struct come {
+	const uint64_t *words; /* NULL: the local variables are not known */
+	size_t step;
+};
 
 /* A cached raw stack: its words start at raw_words[at]. */
 struct raw_stack {
@@ -33,7 +41,7 @@ struct raw_stack {
 	uint32_t epoch, node; /* node: PY_NO_MODULE if none */
 	uint32_t around;
 	uint16_t n;
-	bool truncated, no_modules;
+	bool truncated, no_modules, prints;
 };
 
 struct py_stacks {
@@ -130,13 +138,21 @@ static const struct py_stack *intern_frames(struct py_stacks *st, struct stack l
 	return s;
 }
 
+static uint64_t print_of(const struct raw *raw, size_t i)
+{
+	return raw->nprints ? raw->words[2 * raw->n + i] : 0;
+}
+
 /* *sure is cleared when a frame is unknown: its pair may be resolvable next time. */
 static void resolve_frames(struct py_runtime *rt, const struct raw *raw,
 			   const struct py_frame **frames, bool *sure)
 {
 	*sure = true;
 	for (size_t i = 0; i < raw->n; i++) {
-		frames[i] = py_resolve(rt, raw->words[2 * i], raw->words[2 * i + 1]);
+		uint64_t code = raw->words[2 * i], instr = raw->words[2 * i + 1];
+
+		frames[i] = raw->nprints ? py_resolve_print(rt, code, print_of(raw, i), instr)
+					 : py_resolve(rt, code, instr);
 		if (!py_frame_known(rt->codes, frames[i]))
 			*sure = false;
 	}
@@ -156,7 +172,7 @@ static struct raw_stack *find_raw(struct py_stacks *s, uint64_t hash, const stru
 
 		if (r->n == raw->n && r->nwords == RAW_WORDS(raw) &&
 		    r->truncated == raw->truncated && r->around == raw->around &&
-		    r->no_modules == raw->no_modules &&
+		    r->no_modules == raw->no_modules && r->prints == (raw->nprints > 0) &&
 		    memcmp(s->raw_words + r->at, raw->words, r->nwords * sizeof(uint64_t)) == 0)
 			return r;
 	}
@@ -202,17 +218,19 @@ static const struct py_stack *again(struct py_runtime *rt, struct raw_stack *r, 
 
 /* Collect the modules called. If a call has two frames, use the outer one: in the inner one the
  * variable may be in a cell, because a closure uses it. */
-static void take_modules(const struct py_codes *c, struct raw *raw, const uint64_t frames[][3])
+static void take_modules(const struct py_codes *c, struct raw *raw, struct come frames)
 {
 	raw->nmodules = 0;
 	for (size_t i = 0; i < raw->own; i++) {
-		enum py_call call = py_code_call(c, frames[i][0]);
+		enum py_call call = py_code_call(c, raw->words[2 * i], print_of(raw, i));
 
 		if (call == PY_CALL_MODULE && i + 1 < raw->n &&
-		    py_code_call(c, frames[i + 1][0]) == PY_CALL_WRAPPED)
+		    py_code_call(c, raw->words[2 * i + 2], print_of(raw, i + 1)) == PY_CALL_WRAPPED)
 			continue;
-		if (call != PY_CALL_OTHER)
-			raw->words[2 * raw->n + raw->nmodules++] = frames[i][2];
+		if (call == PY_CALL_OTHER)
+			continue;
+		raw->words[RAW_WORDS(raw)] = frames.words[frames.step * i + 2];
+		raw->nmodules++;
 	}
 }
 
@@ -251,9 +269,7 @@ uint64_t py_stacks_resolved(void)
 	return resolved;
 }
 
-/* `frames` may be NULL: the modules are unknown. */
-static const struct py_stack *intern_raw(struct py_runtime *rt, const uint64_t frames[][3],
-					 uint64_t ns)
+static const struct py_stack *intern_raw(struct py_runtime *rt, struct come frames, uint64_t ns)
 {
 	const struct py_frame *found[MAX_DEPTH] = {NULL};
 	struct py_stacks *s = rt->stacks;
@@ -266,16 +282,18 @@ static const struct py_stack *intern_raw(struct py_runtime *rt, const uint64_t f
 		return again(rt, r, ns);
 	resolved++;
 	resolve_frames(rt, raw, found, &sure);
-	if (frames) /* resolving may have identified the module calls */
+	if (frames.words) /* resolving may have identified the module calls */
 		take_modules(rt->codes, raw, frames);
 	kept = (struct raw_stack){.epoch = py_codes_epoch(rt->codes),
 				  .node = PY_NO_MODULE,
 				  .around = raw->around,
 				  .n = (uint16_t)raw->n,
 				  .truncated = raw->truncated,
-				  .no_modules = raw->no_modules};
+				  .no_modules = raw->no_modules,
+				  .prints = raw->nprints > 0};
 	if (!raw->no_modules && !is_of_other_module(raw, found))
-		kept.node = py_module_node(rt, raw->around, raw->words + 2 * raw->n, raw->nmodules);
+		kept.node =
+		    py_module_node(rt, raw->around, raw->words + RAW_MODULES(raw), raw->nmodules);
 	like.module = py_module_path(rt, kept.node, ns);
 	like.depth = (uint16_t)drop_own(raw, found);
 	kept.stack = intern_frames(s, like, found);
@@ -301,7 +319,7 @@ static size_t begin(struct py_runtime *rt, size_t n, bool truncated)
 
 	raw->n = n < MAX_DEPTH ? n : MAX_DEPTH;
 	raw->own = raw->n;
-	raw->nmodules = 0;
+	raw->nprints = raw->nmodules = 0;
 	raw->around = PY_NO_MODULE;
 	raw->truncated = raw->no_modules = truncated || n > MAX_DEPTH;
 	return raw->n;
@@ -313,25 +331,41 @@ const struct py_stack *py_stack_intern(struct py_runtime *rt, const uint64_t pai
 	n = begin(rt, n, truncated);
 	if (n)
 		memcpy(rt->stacks->raw.words, pairs, n * sizeof(*pairs));
-	return intern_raw(rt, NULL, 0);
+	return intern_raw(rt, (struct come){NULL, 0}, 0);
 }
 
-static const struct py_stack *intern_words(struct py_runtime *rt, const uint64_t frames[][3],
-					   uint64_t ns)
+static const struct py_stack *intern_words(struct py_runtime *rt, struct come frames, uint64_t ns)
 {
 	struct raw *raw = &rt->stacks->raw;
 
 	for (size_t i = 0; i < raw->n; i++)
-		memcpy(&raw->words[2 * i], frames[i], 2 * sizeof(uint64_t));
+		memcpy(&raw->words[2 * i], frames.words + frames.step * i, 2 * sizeof(uint64_t));
 	take_modules(rt->codes, raw, frames);
 	return intern_raw(rt, frames, ns);
+}
+
+const struct py_stack *py_stack_intern_prints(struct py_runtime *rt, const uint64_t frames[][4],
+					      size_t n, bool truncated, bool locals, uint64_t ns)
+{
+	struct raw *raw = &rt->stacks->raw;
+	const struct come come = {frames ? frames[0] : NULL, 4};
+
+	raw->nprints = begin(rt, n, truncated);
+	for (size_t i = 0; i < raw->n; i++) {
+		memcpy(&raw->words[2 * i], frames[i], 2 * sizeof(uint64_t));
+		raw->words[2 * raw->n + i] = frames[i][3];
+	}
+	if (!locals)
+		return intern_raw(rt, (struct come){NULL, 0}, 0);
+	take_modules(rt->codes, raw, come);
+	return intern_raw(rt, come, ns);
 }
 
 const struct py_stack *py_stack_intern_at(struct py_runtime *rt, const uint64_t frames[][3],
 					  size_t n, bool truncated, uint64_t ns)
 {
 	begin(rt, n, truncated);
-	return intern_words(rt, frames, ns);
+	return intern_words(rt, (struct come){frames[0], 3}, ns);
 }
 
 const struct py_stack *py_stack_intern_backward(struct py_runtime *rt, const uint64_t frames[][3],
@@ -350,5 +384,5 @@ const struct py_stack *py_stack_intern_backward(struct py_runtime *rt, const uin
 				      ? around->truncated
 				      : !py_module_node_known(rt, raw->around);
 	}
-	return intern_words(rt, frames, ns);
+	return intern_words(rt, (struct come){frames[0], 3}, ns);
 }

@@ -176,6 +176,13 @@ int py_gil_read(struct py_runtime *rt, uint64_t tstate, struct py_gil *out);
 /* Resolves (code object, instruction) pairs of the target to frames and stacks: files, functions,
  * lines, columns. Everything returned is interned and lives until python_close. */
 
+/* A copy of target memory. */
+struct py_region {
+	uint64_t addr;
+	const uint8_t *data;
+	uint32_t len;
+};
+
 /* The frame of one pair (py_walk_thread). Reads the target once for each code object. Call it soon
  * after the pair was taken: code objects are freed (py_code_freed). An address that is not a code
  * object (any more) gives the frame {file "?", function "?", line 0}, which is not cached; an
@@ -183,8 +190,27 @@ int py_gil_read(struct py_runtime *rt, uint64_t tstate, struct py_gil *out);
 const struct py_frame *py_resolve(struct py_runtime *rt, uint64_t code_addr, uint64_t instr);
 
 /* For when py_code_freed is not called: verify the cached code object at `code` and drop it if it
- * has changed. Call it each time before resolving. */
+ * has changed. Call it each time before resolving, while a frame keeps the code object alive. */
 void py_code_check(struct py_runtime *rt, uint64_t code);
+
+/* Or tell code objects apart by their prints (symbolizer/plan/code_print.h), taken while a frame
+ * kept the code object alive. It need not live any more when it is resolved: it is named if it was
+ * read before, or if what is at its address still has that print; else its frames are unknown. */
+
+/* The print of the code object at `code`, with the parts that `like` has (PRINT_PARTS: all); 0: it
+ * cannot be read. */
+uint64_t py_code_print(const struct py_runtime *rt, uint64_t code, uint64_t like);
+
+/* Read the code object now unless it was read; it is at its address. Whether it is known. */
+bool py_code_see(struct py_runtime *rt, uint64_t code, uint64_t print);
+
+/* The same, from copies (py_code_remember); it stays unread if they are of another one. */
+void py_code_learn(struct py_runtime *rt, uint64_t code, uint64_t print, const struct py_region *r,
+		   unsigned n);
+
+/* Whether it was there at `ns` (CLOCK_MONOTONIC) and since: no other one was seen at its address,
+ * not for a second before `ns` either. */
+bool py_code_stays(const struct py_runtime *rt, uint64_t code, uint64_t print, uint64_t ns);
 
 /* The stack of `n` pairs, innermost first (at most 512 are kept). Equal stacks are the same object;
  * stacks are equal if their frames show the same, whatever the code objects. After 24 MiB of
@@ -201,6 +227,12 @@ uint64_t py_stacks_resolved(void);
  * instruction, first local variable}, taken at `ns` (CLOCK_MONOTONIC). */
 const struct py_stack *py_stack_intern_at(struct py_runtime *rt, const uint64_t frames[][3],
 					  size_t n, bool truncated, uint64_t ns);
+
+/* The same for frames whose code objects are known by their prints: frames[i] = {code object,
+ * instruction, first local variable, print}. Without `locals`, the third is not looked at, and
+ * there is no module. A frame whose print is 0 is unknown. */
+const struct py_stack *py_stack_intern_prints(struct py_runtime *rt, const uint64_t frames[][4],
+					      size_t n, bool truncated, bool locals, uint64_t ns);
 
 /* The same for an op that Python code of the backward calls: the `own` innermost frames. They lie
  * in the modules of `around`, the stack of the forward op in whose backward they run; NULL: not
@@ -262,13 +294,6 @@ bool py_sources_begins(struct py_sources *s, const char *file, const char *text)
 
 /* Code objects that may be freed before they can be read: copies made by the engine when they were
  * met or freed. */
-
-/* A copy of target memory. */
-struct py_region {
-	uint64_t addr;
-	const uint8_t *data;
-	uint32_t len;
-};
 
 /* Cache the code object at `code` from copies of it and of the strings and line table it points to,
  * unless it is cached; a different one cached for that address is dropped. Memory in no copy is

@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "base/text.h"
+#include "symbolizer/plan/code_print.h"
 #include "tests/fuzz/input.h"
 #include "tests/unit/pythons.h"
 
@@ -164,6 +165,11 @@ static void read_code(struct py_runtime *rt, uint64_t code, uint64_t instr)
 	py_code_remember(rt, code, &region, 1);
 	py_code_freed(rt, code);
 	check_frame(py_resolve(rt, code, instr));
+	const uint64_t print = py_code_print(rt, code, PRINT_PARTS);
+	const uint64_t frame[1][4] = {{code, instr, code, print}};
+	py_code_learn(rt, code, print, &region, 1);
+	check_stack(py_stack_intern_prints(rt, frame, 1, false, true, UINT64_MAX / 2), FRAMES);
+	py_code_stays(rt, code, print, UINT64_MAX);
 }
 
 static void read_modules(struct py_runtime *rt, const uint64_t modules[MODULES])

@@ -104,6 +104,7 @@ struct sample_check {
 	bool at_once; /* the frames were read together with the sample, by the kernel */
 	const struct py_walk *walk;
 	const struct py_top *top;
+	bool codes_stay;      /* no frame's code object can have taken the place of another since */
 	uint64_t (*pairs)[2]; /* (code object, instruction) of the frames, innermost first */
 	int n;		      /* their number, or -errno */
 	uint64_t code_start, code_end; /* bytecode of the innermost code object; 0: not known */
@@ -128,7 +129,7 @@ enum sample_python {
  *     frame must have a C frame of the interpreter.
  *   - The instruction is the one that was read if the interpreter's C frame, and the registers that
  *     its callee saved, have not changed; else the one before the only address that such a register
- *     or word holds within the code. That is put into pairs[0][1]. */
+ *     or word holds within the code, if all code objects stay. That is put into pairs[0][1]. */
 enum sample_python sample_check(const struct sample_check *c);
 
 /* sample_frames.c: Python frames read by an eBPF program as each sample is taken. Needs CAP_BPF and
@@ -143,13 +144,15 @@ void sample_frames_close(struct sample_frames *f); /* NULL allowed */
 /* The program's descriptor, for PERF_EVENT_IOC_SET_BPF of every event that takes samples. */
 int sample_frames_program(const struct sample_frames *f);
 
-/* Set how to walk process `pid`; NULL: stop walking it. 0 or -errno. */
-int sample_frames_set(struct sample_frames *f, pid_t pid, const struct py_walk *walk);
+/* Set how to walk process `pid`, and what its code objects are like; NULL: stop walking it. 0 or
+ * -errno. */
+int sample_frames_set(struct sample_frames *f, pid_t pid, const struct py_runtime *py);
 
 /* The frames of one sample. */
 struct sampled_frames {
 	struct py_top top;	       /* tstate 0: the thread runs no Python */
 	uint64_t frames[PY_FRAMES][3]; /* code object, instruction, first local variable */
+	uint64_t prints[PY_FRAMES];    /* of the code objects; 0: not known */
 	int n;
 	bool cut;
 };
@@ -157,6 +160,9 @@ struct sampled_frames {
 /* Take the frames of the sample of thread `tid` at `time_ns`. False: there are none. */
 bool sample_frames_take(struct sample_frames *f, pid_t tid, uint64_t time_ns,
 			struct sampled_frames *out);
+
+/* Give the code objects of process `pid` that have come with the samples taken so far to `rt`. */
+void sample_frames_learn(struct sample_frames *f, pid_t pid, struct py_runtime *rt);
 
 /* sampler_resolve.c: native frames, native stacks and ops of samples. Equal ones are interned as
  * one object, which outlives the process. */
@@ -196,8 +202,11 @@ struct taken_sample {
 	struct py_top top;
 	uint64_t locals[SAMPLED_PYTHON]; /* with at_once: the first local variables */
 	uint64_t pairs[SAMPLED_PYTHON][2];
+	uint64_t prints[SAMPLED_PYTHON]; /* of the code objects, read as the pairs were */
 	int npairs;
 	bool cut;
+	bool codes_stay; /* as in struct sample_check */
+	bool unnamed;	 /* a frame's code object was gone before it could be read */
 	uint64_t code_start, code_end;
 };
 

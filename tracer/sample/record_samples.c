@@ -72,6 +72,10 @@ void record_samples_summary(const struct sampler *s)
 		text_count(lost, sizeof(lost), c.lost));
 	fprintf(stderr, "ditrace: of %s the Python frames had moved on%s\n",
 		text_count(moved, sizeof(moved), c.mismatched), at_once);
+	if (c.unnamed)
+		fprintf(stderr,
+			"ditrace: of %s a Python function, \"?\", was freed before it was read\n",
+			text_count(n, sizeof(n), c.unnamed));
 	if (c.throttled)
 		fprintf(stderr,
 			"the kernel throttled sampling %s: kernel.perf_cpu_time_max_percent\n",

@@ -105,7 +105,7 @@ enum sample_python sample_check(const struct sample_check *c)
 		return SAMPLE_MOVED;
 	if (unchanged(c, &r))
 		return SAMPLE_PYTHON;
-	uint64_t next = c->code_end ? next_instruction(c, &r) : 0;
+	uint64_t next = c->code_end && c->codes_stay ? next_instruction(c, &r) : 0;
 	if (!next)
 		return SAMPLE_MOVED;
 	c->pairs[0][1] = next - 2;

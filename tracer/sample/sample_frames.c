@@ -22,25 +22,41 @@ struct kept_frames {
 	struct sampled_frames frames;
 };
 
+/* A record of a code object. */
+struct kept_code {
+	pid_t pid;
+	struct hit *hit; /* from malloc */
+};
+
 struct sample_frames {
 	struct samples_bpf *skel;
 	struct bpf_link *exit_link;
 	struct ring_buffer *ring;
 	struct kept_frames *kept; /* in order of arrival */
 	size_t n, room;
+	struct kept_code *codes;
+	size_t ncodes, codes_room;
 };
 
-static int on_record(void *arg, void *data, size_t size)
+static void keep_code(struct sample_frames *f, const struct hit *h)
 {
-	struct sample_frames *f = arg;
-	const struct hit *h = data;
-	if (size < sizeof(*h) || h->size < sizeof(*h) || h->size > size || h->kind != HIT_PYTHON)
-		return 0;
+	struct hit *copy = malloc(h->size);
+	if (!copy || array_grow(&f->codes, &f->codes_room, f->ncodes + 1, sizeof(*f->codes))) {
+		free(copy);
+		return;
+	}
+	memcpy(copy, h, h->size);
+	f->codes[f->ncodes++] = (struct kept_code){(pid_t)h->tid, copy};
+}
+
+static void keep_frames(struct sample_frames *f, const struct hit *h)
+{
 	const struct items it = items_of(h);
 	const struct item *top = items_find(&it, 0, NULL), *stack = items_stack(&it);
+	const struct item *prints = items_find(&it, 1, NULL);
 	if (!top || top->kind != ITEM_DATA || top->len < 3 * sizeof(uint64_t) || !stack ||
 	    array_grow(&f->kept, &f->room, f->n + 1, sizeof(*f->kept)))
-		return 0;
+		return;
 	struct kept_frames *k = &f->kept[f->n++];
 	uint64_t words[3];
 	memcpy(words, top + 1, sizeof(words));
@@ -52,6 +68,21 @@ static int on_record(void *arg, void *data, size_t size)
 	k->frames.n = (int)n;
 	k->frames.cut = stack->aux & STACK_CUT;
 	memcpy(k->frames.frames, stack + 1, (size_t)n * STACK_FRAME_SIZE);
+	memset(k->frames.prints, 0, sizeof(k->frames.prints));
+	if (prints && prints->len >= n * sizeof(uint64_t))
+		memcpy(k->frames.prints, prints + 1, n * sizeof(uint64_t));
+}
+
+static int on_record(void *arg, void *data, size_t size)
+{
+	struct sample_frames *f = arg;
+	const struct hit *h = data;
+	if (size < sizeof(*h) || h->size < sizeof(*h) || h->size > size)
+		return 0;
+	if (h->kind == HIT_PYTHON)
+		keep_frames(f, h);
+	else if (h->kind == HIT_CODE_MET)
+		keep_code(f, h);
 	return 0;
 }
 
@@ -99,6 +130,9 @@ void sample_frames_close(struct sample_frames *f)
 	bpf_link__destroy(f->exit_link);
 	ring_buffer__free(f->ring);
 	samples_bpf__destroy(f->skel);
+	for (size_t i = 0; i < f->ncodes; i++)
+		free(f->codes[i].hit);
+	free(f->codes);
 	free(f->kept);
 	free(f);
 }
@@ -108,14 +142,54 @@ int sample_frames_program(const struct sample_frames *f)
 	return bpf_program__fd(f->skel->progs.sample_python);
 }
 
-int sample_frames_set(struct sample_frames *f, pid_t pid, const struct py_walk *walk)
+static void learn(const struct hit *h, struct py_runtime *rt)
+{
+	enum { REGIONS = 4 };
+	struct py_region r[REGIONS];
+	unsigned n = 0;
+	const struct items it = items_of(h);
+	for (const struct item *i = NULL; n < REGIONS && (i = items_next(&it, i));) {
+		if (i->kind != ITEM_DATA || i->len <= 8)
+			continue;
+		memcpy(&r[n].addr, i + 1, 8);
+		r[n].data = (const uint8_t *)(i + 1) + 8;
+		r[n++].len = i->len - 8u;
+	}
+	py_code_learn(rt, h->sp, h->seq, r, n);
+}
+
+/* NULL: drop the code objects of the process. */
+static void give_codes(struct sample_frames *f, pid_t pid, struct py_runtime *rt)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < f->ncodes; i++) {
+		if (f->codes[i].pid != pid) {
+			f->codes[n++] = f->codes[i];
+			continue;
+		}
+		if (rt)
+			learn(f->codes[i].hit, rt);
+		free(f->codes[i].hit);
+	}
+	f->ncodes = n;
+}
+
+void sample_frames_learn(struct sample_frames *f, pid_t pid, struct py_runtime *rt)
+{
+	give_codes(f, pid, rt);
+}
+
+int sample_frames_set(struct sample_frames *f, pid_t pid, const struct py_runtime *py)
 {
 	int fd = bpf_map__fd(f->skel->maps.sampled_procs);
 	struct proc_conf conf = {.py_on = 1};
 	uint32_t key = (uint32_t)pid;
-	if (!walk)
+	if (!py) {
+		give_codes(f, pid, NULL);
 		return bpf_map_delete_elem(fd, &key);
-	conf.py = *walk;
+	}
+	conf.py = *python_walk(py);
+	conf.code = python_code_read(py);
 	return bpf_map_update_elem(fd, &key, &conf, 0);
 }
 

@@ -179,7 +179,7 @@ static void on_sample(struct sampler *s, const struct perf_event_header *h)
 		return;
 	struct sampler_process *p = process_of(s, sample.pid);
 	t->sample = sample;
-	t->python_known = t->at_once = false;
+	t->python_known = t->at_once = t->unnamed = false;
 	t->now_len = 0;
 	t->npairs = 0;
 	t->code_start = t->code_end = 0;
@@ -222,6 +222,7 @@ static void give(struct sampler *s, struct taken_sample *t)
 	s->counts.samples++;
 	s->counts.python += out.python != NULL;
 	s->counts.at_once += out.python && t->at_once;
+	s->counts.unnamed += out.python && t->unnamed;
 	s->counts.mismatched += out.mismatched;
 	s->all.sink.sample(&out, s->all.sink.arg);
 }

@@ -29,6 +29,7 @@ struct sampler_counts {
 	uint64_t samples, lost;
 	uint64_t python;     /* samples with a Python stack */
 	uint64_t at_once;    /* of these, read by the kernel as the sample was taken */
+	uint64_t unnamed;    /* with a function that was freed before it was read */
 	uint64_t mismatched; /* samples whose Python stack could not be read in time */
 	uint64_t throttled;  /* times that the kernel throttled sampling */
 };

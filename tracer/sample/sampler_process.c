@@ -10,6 +10,7 @@
 
 #include "base/arena.h"
 #include "base/system.h"
+#include "symbolizer/plan/code_print.h"
 #include "symbolizer/python/python.h"
 #include "symbolizer/target/elf.h"
 #include "symbolizer/target/maps.h"
@@ -344,8 +345,10 @@ static bool take_frames(struct sampler_process *p, struct taken_sample *t,
 	if (!frames)
 		return false;
 	if (!p->told)
-		p->told = !sample_frames_set(frames, p->pid, python_walk(p->py));
-	if (!sample_frames_take(frames, t->sample.tid, t->sample.time, &f) || !f.top.tstate)
+		p->told = !sample_frames_set(frames, p->pid, p->py);
+	bool found = sample_frames_take(frames, t->sample.tid, t->sample.time, &f);
+	sample_frames_learn(frames, p->pid, p->py);
+	if (!found || !f.top.tstate)
 		return false;
 	t->top = f.top;
 	t->npairs = f.n;
@@ -353,8 +356,44 @@ static bool take_frames(struct sampler_process *p, struct taken_sample *t,
 	for (int i = 0; i < f.n; i++) {
 		memcpy(t->pairs[i], f.frames[i], sizeof(t->pairs[i]));
 		t->locals[i] = f.frames[i][2];
+		t->prints[i] = f.prints[i];
 	}
 	return true;
+}
+
+/* The number of an earlier frame with the same code object as frame `i`; `i`: none. */
+static int same_code(const struct taken_sample *t, int i)
+{
+	int j = i;
+	while (j && t->pairs[j - 1][0] != t->pairs[i][0])
+		j--;
+	return j ? j - 1 : i;
+}
+
+/* Walk the frames as they are now, unless the kernel did. */
+static void walk_frames(struct sampler_process *p, struct taken_sample *t)
+{
+	t->npairs = py_walk_from(p->py, 0, ns_tid(p, t->sample.tid), &t->top, t->pairs,
+				 SAMPLED_PYTHON, &t->cut);
+	for (int i = 0; i < t->npairs; i++) {
+		int j = same_code(t, i);
+		t->prints[i] =
+		    j < i ? t->prints[j] : py_code_print(p->py, t->pairs[i][0], PRINT_PARTS);
+	}
+	if (t->npairs > 0 && py_code_range(p->py, t->pairs[0][0], &t->code_start, &t->code_end))
+		t->code_start = t->code_end = 0;
+}
+
+/* Read the code objects before they are freed. */
+static void see_codes(struct sampler_process *p, struct taken_sample *t)
+{
+	t->codes_stay = true;
+	for (int i = 0; i < t->npairs; i++) {
+		if (!py_code_see(p->py, t->pairs[i][0], t->prints[i]))
+			t->unnamed = true;
+		t->codes_stay = t->codes_stay &&
+				py_code_stays(p->py, t->pairs[i][0], t->prints[i], t->sample.time);
+	}
 }
 
 void sampler_process_catch(struct sampler_process *p, struct taken_sample *t,
@@ -365,12 +404,9 @@ void sampler_process_catch(struct sampler_process *p, struct taken_sample *t,
 	t->python_known = p->py && s->has_regs;
 	t->at_once = t->python_known && take_frames(p, t, frames);
 	if (t->python_known && !t->at_once)
-		t->npairs = py_walk_from(p->py, 0, ns_tid(p, s->tid), &t->top, t->pairs,
-					 SAMPLED_PYTHON, &t->cut);
-	for (int i = 0; i < t->npairs && t->python_known; i++)
-		py_code_check(p->py, t->pairs[i][0]);
+		walk_frames(p, t);
+	if (t->python_known)
+		see_codes(p, t);
 	if (s->len)
-		read_stack(p, t);
-	if (t->npairs > 0 && py_code_range(p->py, t->pairs[0][0], &t->code_start, &t->code_end))
-		t->code_start = t->code_end = 0;
+		read_stack(p, t); /* after the code objects: it shows whether the thread ran on */
 }

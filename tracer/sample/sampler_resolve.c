@@ -118,6 +118,7 @@ static enum sample_python check_python(struct sampler_process *p, struct taken_s
 				 .interpreter = -1,
 				 .whole = u->whole,
 				 .at_once = t->at_once,
+				 .codes_stay = t->codes_stay,
 				 .walk = python_walk(p->py),
 				 .top = &t->top,
 				 .pairs = t->pairs,
@@ -134,15 +135,16 @@ static enum sample_python check_python(struct sampler_process *p, struct taken_s
 	return sample_check(&c);
 }
 
-static const struct py_stack *with_module(struct sampler_process *p, const struct taken_sample *t)
+static const struct py_stack *intern_python(struct sampler_process *p, const struct taken_sample *t)
 {
-	uint64_t frames[SAMPLED_PYTHON][3];
+	uint64_t frames[SAMPLED_PYTHON][4];
 	for (int i = 0; i < t->npairs; i++) {
 		memcpy(frames[i], t->pairs[i], sizeof(t->pairs[i]));
-		frames[i][2] = t->locals[i];
+		frames[i][2] = t->at_once ? t->locals[i] : 0;
+		frames[i][3] = t->prints[i];
 	}
-	return py_stack_intern_at(p->py, (const uint64_t(*)[3])frames, (size_t)t->npairs, t->cut,
-				  t->sample.time);
+	return py_stack_intern_prints(p->py, (const uint64_t(*)[4])frames, (size_t)t->npairs,
+				      t->cut, t->at_once, t->sample.time);
 }
 
 static void put_python(struct sampler_process *p, struct taken_sample *t, const struct unwound *u,
@@ -154,9 +156,7 @@ static void put_python(struct sampler_process *p, struct taken_sample *t, const 
 	out->mismatched = how == SAMPLE_MOVED;
 	if (how != SAMPLE_PYTHON)
 		return;
-	out->python = t->at_once ? with_module(p, t)
-				 : py_stack_intern(p->py, (const uint64_t(*)[2])t->pairs,
-						   (size_t)t->npairs, t->cut);
+	out->python = intern_python(p, t);
 	const struct py_frame *where = py_stack_where(out->python);
 	if (where && !where->text)
 		py_frame_text(p->py, where);

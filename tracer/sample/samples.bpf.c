@@ -15,6 +15,7 @@ char LICENSE[] SEC("license") = "GPL";
 #include "tracer/engine/bpf/sum_rows.h"
 #include "tracer/engine/bpf/state.bpf.h"
 #include "tracer/engine/bpf/pywalk.bpf.h"
+#include "tracer/sample/code_print.bpf.h"
 
 /* How to walk a process, by its PID in ditrace's namespace. */
 struct {
@@ -67,6 +68,21 @@ static __always_inline void begin_record(struct bpf_thread *t)
 	t->stop = 0;
 }
 
+/* Append the Python frames and the prints of their code objects, and send the record, then those of
+ * code objects. */
+static __always_inline void send_frames(struct bpf_thread *t, struct printer *m,
+					const struct proc_conf *p, __u32 pid)
+{
+	__u64 frame = find_tstate(t, p) ? first_frame(t, &p->py) : 0;
+	put_top(t, frame);
+	__u32 at = t->off + sizeof(struct item);
+	put_frames(t, p, frame, 0, 0);
+	__u32 n = t->off > at ? (t->off - at) / STACK_FRAME_SIZE : 0;
+	put_prints(t, m, p, pid, at, n);
+	send(t, 0);
+	send_copies(t, m, p, pid);
+}
+
 /* Returns 1, which lets the sample be taken. */
 SEC("perf_event")
 int sample_python(struct bpf_perf_event_data *ctx)
@@ -77,15 +93,14 @@ int sample_python(struct bpf_perf_event_data *ctx)
 		return 1;
 	const struct proc_conf *p = bpf_map_lookup_elem(&sampled_procs, &ns.tgid);
 	struct bpf_thread *t = p ? this_thread() : 0;
-	if (!t)
+	__u32 zero = 0;
+	struct printer *m = bpf_map_lookup_elem(&printers, &zero);
+	if (!t || !m)
 		return 1;
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	t->fsbase = BPF_CORE_READ(task, thread.fsbase);
 	begin_record(t);
-	__u64 frame = find_tstate(t, p) ? first_frame(t, &p->py) : 0;
-	put_top(t, frame);
-	put_frames(t, p, frame, 0, 0);
-	send(t, 0);
+	send_frames(t, m, p, ns.tgid);
 	return 1;
 }
 

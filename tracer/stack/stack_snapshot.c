@@ -120,18 +120,23 @@ static void *copy_of(struct taken *t, const void *from, size_t size)
 	return p;
 }
 
-/* Read the code objects before the thread resumes: a frame keeps its own alive until then. */
-static void keep_python(struct stack_reader *l, struct taken *t, struct stack_snapshot_thread *x,
-			int n, bool cut, enum python_read how)
+/* The stack of the `n` frames in l->pairs[0]. Call it while they keep their code objects alive. */
+static const struct py_stack *intern_python(struct stack_reader *l, int n, bool cut)
 {
 	uint64_t(*pairs)[2] = l->pairs[0];
-	if (n <= 0)
-		return;
 	for (int i = 0; i < n; i++)
 		py_code_check(l->py, pairs[i][0]);
-	x->pairs = copy_of(t, pairs, (size_t)n * sizeof(*pairs));
+	return n > 0 ? py_stack_intern(l->py, (const uint64_t(*)[2])pairs, (size_t)n, cut) : NULL;
+}
+
+static void keep_python(struct stack_reader *l, struct taken *t, struct stack_snapshot_thread *x,
+			int n, const struct py_stack *stack, enum python_read how)
+{
+	if (n <= 0)
+		return;
+	x->pairs = copy_of(t, l->pairs[0], (size_t)n * sizeof(l->pairs[0][0]));
 	x->npairs = x->pairs ? (unsigned)n : 0;
-	x->python = py_stack_intern(l->py, (const uint64_t(*)[2])pairs, (size_t)n, cut);
+	x->python = stack;
 	x->python_read = x->python ? how : PYTHON_NONE;
 }
 
@@ -158,15 +163,16 @@ static void read_running(struct stack_reader *l, struct taken *t, struct stack_s
 		if (thread_facts_read(l->pid, x->facts.tid, &before))
 			return;
 		int n = py_walk_thread(l->py, 0, x->facts.ns_tid, l->pairs[0], PYTHON_FRAMES, &cut);
-		int m =
-		    py_walk_thread(l->py, 0, x->facts.ns_tid, l->pairs[1], PYTHON_FRAMES, &again);
 		if (!n || (n == -ENOENT && i + 1 >= MISSES))
 			return;
+		const struct py_stack *stack = intern_python(l, n, cut);
+		int m =
+		    py_walk_thread(l->py, 0, x->facts.ns_tid, l->pairs[1], PYTHON_FRAMES, &again);
 		if (n < 0 || n != m || memcmp(l->pairs[0], l->pairs[1], (size_t)n * each) ||
 		    thread_facts_read(l->pid, x->facts.tid, &after))
 			continue;
 		bool exact = unchanged(&before, &after);
-		keep_python(l, t, x, n, cut, exact ? PYTHON_EXACT : PYTHON_RUNNING);
+		keep_python(l, t, x, n, stack, exact ? PYTHON_EXACT : PYTHON_RUNNING);
 		return;
 	}
 	x->python_note = "it changes too fast to be read while the thread runs";
@@ -183,7 +189,8 @@ static void read_held(struct stack_reader *l, struct taken *t, struct stack_snap
 		n = py_walk_thread(l->py, self, 0, l->pairs[0], PYTHON_FRAMES, &cut);
 	if (n < 0 && n != -ENOENT)
 		x->python_note = "it cannot be read: the list of Python's threads changes too fast";
-	keep_python(l, t, x, n, cut, PYTHON_EXACT);
+	/* Before the thread resumes, after which code objects may be freed. */
+	keep_python(l, t, x, n, intern_python(l, n, cut), PYTHON_EXACT);
 }
 
 static void unwind(struct stack_reader *l, struct taken *t, struct stack_snapshot_thread *x,

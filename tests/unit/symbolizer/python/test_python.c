@@ -5,6 +5,8 @@
 #include <inttypes.h>
 #include <jansson.h>
 
+#include "base/system.h"
+#include "symbolizer/plan/code_print.h"
 #include "symbolizer/python/internal.h"
 #include "symbolizer/python/python.h"
 #include "tests/unit/pythons.h"
@@ -266,6 +268,79 @@ static void check_cache(struct py_runtime *rt, struct spy *spy, const json_t *th
 	assert_true(stack == py_stack_intern(rt, pairs, (size_t)n, false));
 }
 
+static uint64_t word_at(struct spy *spy, uint64_t addr)
+{
+	uint64_t w;
+
+	assert_int_equal(mem_read_u64(&spy->real, addr, &w), 0);
+	return w;
+}
+
+/* Whatever is shown of a code object is in its print, at the same addresses. */
+static void check_print(struct py_runtime *rt, struct spy *spy, uint64_t code)
+{
+	const struct py_objects *o = &rt->layout.obj;
+	const uint64_t print = py_code_print(rt, code, PRINT_PARTS);
+	const uint64_t shown[] = {
+	    code + o->code_firstlineno,
+	    word_at(spy, code + o->code_filename) + o->str_ascii,
+	    word_at(spy, code + python_code_read(rt).name) + o->str_ascii,
+	    word_at(spy, code + o->code_linetable) + o->bytes_data,
+	};
+
+	assert_int_equal(print & PRINT_PARTS, PRINT_PARTS);
+	for (unsigned i = 0; i < 4; i++) {
+		spy->lie_at = shown[i];
+		spy->lie = word_at(spy, shown[i]) ^ 1;
+		assert_true(py_code_print(rt, code, PRINT_PARTS) != print);
+		/* Another one of which as much is known is not that one. */
+		assert_false(py_code_see(rt, code, print));
+	}
+	spy->lie_at = 0;
+	assert_true(py_code_see(rt, code, print));
+	assert_true(py_code_see(rt, code, py_code_print(rt, code, PRINT_NAME)));
+	assert_false(py_code_see(rt, code, 0));
+	assert_false(py_code_see(rt, code, print ^ 1 << 8));
+
+	/* After another one at its address it has to stay for a time. */
+	const uint64_t second = 1000000000, now = clock_ns(CLOCK_MONOTONIC);
+	assert_true(py_code_stays(rt, code, print, now));
+	spy->lie_at = shown[0];
+	spy->lie = word_at(spy, shown[0]) ^ 1;
+	assert_true(py_code_see(rt, code, py_code_print(rt, code, PRINT_PARTS)));
+	spy->lie_at = 0;
+	assert_true(py_code_see(rt, code, print));
+	assert_false(py_code_stays(rt, code, print, now + second / 2));
+	assert_true(py_code_stays(rt, code, print, now + 100 * second));
+}
+
+static void check_prints(struct py_runtime *rt, struct spy *spy, const json_t *thread)
+{
+	uint64_t ident = (uint64_t)json_integer_value(json_object_get(thread, "ident"));
+	uint64_t pairs[MAX_FRAMES][2], frames[MAX_FRAMES][4] = {0};
+	bool truncated;
+	int n = py_walk_thread(rt, ident, 0, pairs, MAX_FRAMES, &truncated);
+
+	assert_true(n > 0);
+	check_print(rt, spy, pairs[0][0]);
+	for (int i = 0; i < n; i++) {
+		memcpy(frames[i], pairs[i], sizeof(pairs[i]));
+		frames[i][3] = py_code_print(rt, pairs[i][0], PRINT_PARTS);
+	}
+	const uint64_t(*f)[4] = (const uint64_t(*)[4])frames;
+	const struct py_stack *stack = py_stack_intern_prints(rt, f, (size_t)n, false, false, 0);
+	assert_true(stack == py_stack_intern(rt, pairs, (size_t)n, false));
+	assert_true(stack == py_stack_intern_prints(rt, f, (size_t)n, false, false, 0));
+	spy->lie_at = pairs[0][0] + 8;
+	spy->lie = rt->image.bytes_type;
+	assert_true(py_code_see(rt, pairs[0][0], frames[0][3])); /* freed: it stays what it was */
+	assert_true(py_code_stays(rt, pairs[0][0], frames[0][3], UINT64_MAX));
+	spy->lie_at = 0;
+	frames[0][3] = 0;
+	stack = py_stack_intern_prints(rt, f, (size_t)n, false, false, 0);
+	assert_string_equal(stack->frames[0]->function, "?");
+}
+
 static void check_unknown(struct py_runtime *rt, uint64_t code)
 {
 	const struct py_frame *f = py_resolve(rt, code, 0);
@@ -442,6 +517,7 @@ static void check_process(struct python *p, int minor)
 	assert_non_null(strstr(rt->image.path, "python"));
 	check_threads(rt, p, (size_t)json_integer_value(json_object_get(count, "count")), thread);
 	check_cache(rt, &spy, thread);
+	check_prints(rt, &spy, thread);
 	check_outside(rt, thread);
 	check_objects(rt);
 	check_noise(rt, &spy, thread);

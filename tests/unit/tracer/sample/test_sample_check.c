@@ -47,6 +47,7 @@ static void set_up(struct stage *s)
 	    .whole = true,
 	    .walk = &s->walk,
 	    .top = &s->top,
+	    .codes_stay = true,
 	    .pairs = s->pairs,
 	    .n = 2,
 	    .code_start = CODE,
@@ -86,6 +87,8 @@ static void the_instruction_is_the_samples(void **state)
 	s.pairs[0][1] = CODE + 40;
 	assert_int_equal(sample_check(&s.c), SAMPLE_PYTHON);
 	assert_int_equal(s.pairs[0][1], CODE + 10);
+	s.c.codes_stay = false; /* there may have been another code object then */
+	assert_int_equal(sample_check(&s.c), SAMPLE_MOVED);
 }
 
 static void two_instructions_are_none(void **state)
