@@ -99,7 +99,7 @@ subgroups() {
 # before its forward), gradients reduced. Of DTensors: what the second layer gives is reduced.
 sharded() {
 	local plain
-	plain=$("$(warmed)" ranks/launch.py ranks/sharded.py "$T/plain-store" 2>/dev/null)
+	plain=$("$PY" ranks/launch.py ranks/sharded.py "$T/plain-store" 2>/dev/null)
 	[ "$plain" = none ] && { skip "PyTorch has no fully_shard" 3; return; }
 	"$DITRACE" run --engine shim -o "$T/sharded/" -- "$PY" ranks/launch.py ranks/sharded.py "$T/sharded-store" >"$T/out" 2>"$T/err"
 	is "sharded ranks end with the same losses" "$? $(cat "$T/out")" "0 $plain"

@@ -16,7 +16,7 @@ loss() {
 
 many() {
 	local untraced
-	untraced=$(RANKS=$MANY "$(warmed)" ranks/launch.py ranks/restarted.py "$T/plain" 2>/dev/null)
+	untraced=$(RANKS=$MANY "$PY" ranks/launch.py ranks/restarted.py "$T/plain" 2>/dev/null)
 	RANKS=$MANY "$DITRACE" run -o "$T/many/" -- "$PY" ranks/launch.py ranks/restarted.py "$T/store" >"$T/out" 2>"$T/err"
 	is "more ranks than processors end with the same loss" "$? $(loss)" "0 $untraced"
 	is "no call of them is missing" "$(calls "$T/many"), $(grep -c ', 0 lost' "$T/err")" "$((20 * MANY)), 1"
@@ -26,7 +26,7 @@ many() {
 	like "where one file is cut, that is told" "$T/err" 'rank3.data: the file ends in the middle of a block'
 	is "the others are read" "$(tail -n +2 "$T/report" | cut -d, -f1 | sort -u | grep -vx 3 | paste -sd' ')" "$(seq 0 $((MANY - 1)) | grep -vx 3 | paste -sd' ')"
 
-	untraced=$(RANKS=2 "$(warmed)" ranks/launch.py ranks/restarted.py "$T/plain2" 2>/dev/null)
+	untraced=$(RANKS=2 "$PY" ranks/launch.py ranks/restarted.py "$T/plain2" 2>/dev/null)
 	start_as tracer env RANKS=2 "$DITRACE" run -o "$T/killed/" -- "$PY" ranks/launch.py ranks/restarted.py "$T/store2" >"$T/out" 2>"$T/err"
 	before_long test -e "$T/killed/rank0.data"
 	kill -9 "$tracer"

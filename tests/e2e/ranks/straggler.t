@@ -54,7 +54,7 @@ all() {
 		done
 		is "$kind: what is so is said, in all runs" "$good" "$RUNS"
 	done
-	RANKS=2 "$(warmed)" ranks/launch.py ranks/straggler.py none 0 "$T/untraced" >"$T/out" 2>/dev/null
+	RANKS=2 "$PY" ranks/launch.py ranks/straggler.py none 0 "$T/untraced" >"$T/out" 2>/dev/null
 	is "all losses are that of the untraced run" "$(sort -u "$T/losses")" "$(grep -o 'loss .*' "$T/out")"
 }
 

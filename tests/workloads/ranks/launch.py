@@ -1,13 +1,11 @@
 """Start a program on RANKS ranks, or two, as torchrun does: python3 launch.py PROGRAM [ARGUMENT...]. FIRST and WORLD_SIZE: the
 first of them and of how many, where others are started elsewhere. Where srun has started it, with its own rank, it has PyTorch
-loaded, too, as torchrun has. In a Python that had imported PyTorch already, they are forks of it."""
+loaded, too, as torchrun has."""
 
 import os
-import runpy
 import subprocess
 import sys
 
-HAS_TORCH = "torch" in sys.modules
 if "SLURM_PROCID" in os.environ:
     import torch  # noqa: F401
 
@@ -21,18 +19,5 @@ def variables(place):
     return {"RANK": str(FIRST + place), "LOCAL_RANK": str(place), "WORLD_SIZE": WORLD_SIZE, "TORCHELASTIC_RESTART_COUNT": "0"}
 
 
-def fork(place):
-    pid = os.fork()
-    if not pid:
-        os.environ.update(variables(place))
-        del sys.argv[0]
-        sys.path[0] = os.path.dirname(sys.argv[0])
-        runpy.run_path(sys.argv[0], run_name="__main__")
-        sys.exit()
-    return pid
-
-
-if HAS_TORCH:
-    sys.exit(max([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in [fork(r) for r in range(RANKS)]]))
 started = [subprocess.Popen([sys.executable, *sys.argv[1:]], env={**os.environ, **variables(r)}) for r in range(RANKS)]
 sys.exit(max([p.wait() for p in started]))
