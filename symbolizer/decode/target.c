@@ -17,6 +17,8 @@ static int find_biases(struct target *t, const struct maps *maps)
 		if (m && elf_bias(t->ops->elf[i], m, &t->bias[i]))
 			return -EPROTO;
 	}
+	t->text = l.torch ? l.torch->start : 0;
+	t->text_end = l.torch ? l.torch->end : 0;
 	return 0;
 }
 
@@ -367,15 +369,6 @@ uint16_t target_pynode_obj(struct target *t)
 
 uint64_t target_find_boxed(struct target *t)
 {
-	struct maps maps;
-	struct libraries l;
-	if (maps_read(t->pid, &maps, NULL))
-		return 0;
-	libraries_find(&maps, &l);
-	const struct mapping *m = l.torch;
-	uint64_t at = m ? boxed_find(t->ops->elf[OPS_CPU], t->bias[OPS_CPU], m->start, m->end,
-				     &t->mem, t->registry)
-			: 0;
-	maps_free(&maps);
-	return at;
+	return boxed_find(t->ops->elf[OPS_CPU], t->bias[OPS_CPU], t->text, t->text_end, &t->mem,
+			  t->registry);
 }

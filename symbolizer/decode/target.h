@@ -129,8 +129,9 @@ struct target {
 	struct mem mem;
 	const struct op_table *ops; /* not owned */
 	uint64_t
-	    bias[OPS_FILES];   /* of its libraries: address in the process minus that in the file */
-	struct py_runtime *py; /* NULL: no CPython, an unknown one, or not started yet */
+	    bias[OPS_FILES]; /* of its libraries: address in the process minus that in the file */
+	uint64_t text, text_end;	/* libtorch_cpu's code */
+	struct py_runtime *py;		/* NULL: no CPython, an unknown one, or not started yet */
 	struct native_callers *callers; /* NULL: no native stack has come yet */
 	struct rtti *rtti;
 	struct registry *registry;

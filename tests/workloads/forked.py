@@ -13,6 +13,8 @@ import time
 
 import torch
 
+import ending
+
 
 def modes():
     operators = getattr(torch._C, "_len_torch_dispatch_stack", torch._C._get_torch_dispatch_mode
@@ -58,4 +60,5 @@ def serve():
     return compile("", "", "exec")
 
 
-exec(serve())
+with ending.Ending():
+    exec(serve())

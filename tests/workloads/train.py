@@ -17,6 +17,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+import eager  # noqa: F401
 import observer
 
 HEADS, LAYERS = 4, 2

@@ -11,6 +11,11 @@ import sys
 
 import torch  # noqa: F401
 
+import ending
+
+with contextlib.suppress(ImportError):
+    import torch._dynamo  # noqa: F401 by optimizers, modes and checkpoints of newer ones, which takes as long again
+
 CLIENT = """#!%s -IS
 import os, socket, sys
 s = socket.socket(socket.AF_UNIX)
@@ -72,4 +77,5 @@ def serve(path):
         connection.close()
 
 
-exec(serve(sys.argv[1]))
+with ending.Ending():
+    exec(serve(sys.argv[1]))

@@ -37,8 +37,9 @@ struct proc {
 	uint32_t generation; /* generation of the configuration that the engine has */
 	size_t rows;	     /* native_callers_rows that the engine has */
 	uint64_t added;
-	bool decoded;	   /* the process has exited and all its records are decoded */
-	uint64_t *kernels; /* addresses of the libraries of kernels that were met */
+	uint64_t next_python; /* when to look for it again */
+	bool decoded;	      /* the process has exited and all its records are decoded */
+	uint64_t *kernels;    /* addresses of the libraries of kernels that were met */
 	size_t nkernels, kernels_room;
 	unsigned missing_kernels; /* of these, without probes */
 };

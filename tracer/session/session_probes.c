@@ -222,10 +222,14 @@ static void probe_boxed(struct session *s, struct proc *p)
 	freeze_release(frozen);
 }
 
+/* Where there is none all its files are searched, so ever more seldom. */
 static void find_python(struct session *s, struct proc *p)
 {
 	struct err why = {0};
-	if (p->target->py || target_find_python(p->target, &why))
+	if (p->target->py || s->now < p->next_python)
+		return;
+	p->next_python = s->now + (s->now - p->added) / 8;
+	if (target_find_python(p->target, &why))
 		return;
 	s->engine->set_proc(s->engine, (uint16_t)(p - s->procs), &p->target->conf);
 }

@@ -100,9 +100,9 @@ subgroups() {
 sharded() {
 	local plain
 	plain=$("$PY" ranks/launch.py ranks/sharded.py "$T/plain-store" 2>/dev/null)
+	[ "$plain" = none ] && { skip "PyTorch has no fully_shard" 3; return; }
 	"$DITRACE" run --engine shim -o "$T/sharded/" -- "$PY" ranks/launch.py ranks/sharded.py "$T/sharded-store" >"$T/out" 2>"$T/err"
 	is "sharded ranks end with the same losses" "$? $(cat "$T/out")" "0 $plain"
-	[ "$plain" = none ] && { skip "PyTorch has no fully_shard" 2; return; }
 	"$DITRACE" script --collectives --format jsonl "$T/sharded" >"$T/calls"
 	ok "each collective of fully_shard tells the module that it is for" jq -se '[.[] | select(.purpose // "" | startswith("FSDP::")) | "\(.collective) \(.purpose)"] | group_by(.) | map({(.[0]): length}) | add == {"allgather FSDP::all_gather": 6, "allgather FSDP::all_gather (0)": 12, "allgather FSDP::all_gather (1)": 12, "reduce_scatter FSDP::post_backward_reduce": 6, "reduce_scatter FSDP::post_backward_reduce (0)": 6, "reduce_scatter FSDP::post_backward_reduce (1)": 6}' "$T/calls"
 	"$DITRACE" report --collectives --pager never "$T/sharded" >"$T/report"
@@ -211,8 +211,8 @@ all() {
 	other_engines
 	subgroups
 	sharded
-	if of_first_torch; then several_hosts; else skip "traces of two hosts were merged with another torch: make test-long" 14; fi
-	if of_other_torch; then without_library; else skip "ranks without the library: with the other torch, or make test-long" 2; fi
+	if of_other_torch; then several_hosts; else skip "traces of two hosts are merged with the other torch, or make test-long" 14; fi
+	if of_first_torch; then without_library; else skip "ranks without the library: with another torch, or make test-long" 2; fi
 	hang
 }
 

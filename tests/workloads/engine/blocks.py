@@ -2,6 +2,7 @@
 the optimizer and the profiler. Prints for each of its own when it began and ended, from outside and from inside
 (CLOCK_MONOTONIC ns), and how many of each name the profiler has."""
 
+import os
 import sys
 import threading
 import time
@@ -9,6 +10,9 @@ import time
 import torch
 import torch.utils.data
 from torch.profiler import ProfilerActivity, profile, record_function
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import eager  # noqa: E402, F401
 
 now = time.monotonic_ns
 

@@ -1,11 +1,15 @@
 """Trains on a DataLoader whose data come slowly, a step in a block of record_function: slow_data.py WORKERS. Prints the
 share of its time that it waits for them, in per cent."""
 
+import os
 import sys
 import time
 
 import torch
 import torch.utils.data
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import eager  # noqa: E402, F401
 
 
 class Slow(torch.utils.data.Dataset):
