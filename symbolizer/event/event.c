@@ -149,12 +149,18 @@ bool py_stack_lies_within(const struct py_stack *stack, const struct py_stack *o
 	return true;
 }
 
+/* Of a code object that was gone before it could be read: it may be the user's own. */
+static bool is_unknown(const struct py_frame *f)
+{
+	return f->line == 0 && !strcmp(f->file, "?") && !strcmp(f->function, "?");
+}
+
 const struct py_frame *py_stack_where(const struct py_stack *s)
 {
 	if (!s || s->depth == 0)
 		return NULL;
 	for (uint16_t i = 0; i < s->depth; i++)
-		if (!s->frames[i]->is_torch && s->frames[i]->line > 0)
+		if (is_unknown(s->frames[i]) || (!s->frames[i]->is_torch && s->frames[i]->line > 0))
 			return s->frames[i];
 	return s->frames[0];
 }

@@ -354,8 +354,8 @@ bool py_frame_is_checkpoint(const struct py_frame *f);
  * torch/autograd/__init__.py (1.13). */
 bool py_frame_runs_backward(const struct py_frame *f);
 
-/* The frame to show for a stack: the innermost one outside torch's own files, else the innermost;
- * NULL if there is none. */
+/* The frame to show for a stack: the innermost one outside torch's own files, or unknown, else the
+ * innermost; NULL if there is none. */
 const struct py_frame *py_stack_where(const struct py_stack *s);
 
 /* Whether `outer` is a prefix of `stack`, seen from the outermost frame. */
