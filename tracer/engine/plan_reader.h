@@ -33,8 +33,10 @@ struct hit_buf {
 	 * tells op and stack is read (`lean`). Without a place `sink` may sum the call up: `row` is
 	 * then its row. */
 	bool sums;
-	bool inner;  /* the next hit is within a call that is summed up: no place is asked for */
-	bool tight;  /* set by `place` */
+	bool inner; /* the next hit is within a call that is summed up: no place is asked for */
+	bool ends;  /* the next hit tells that recorded calls have ended: it is summed up only where
+		       there is no room at all */
+	bool tight; /* set by `place` */
 	bool placed; /* the record has a place */
 	bool lean;
 	struct sum_row *row;
@@ -193,6 +195,7 @@ struct shadow_stack {
 	uint32_t depth, shown;
 	uint64_t seq;
 	bool gap;
+	bool thrown; /* a recorded call was left by an exception: the next record tells that */
 	struct sums *sums; /* NULL: none is summed up */
 	struct sums_writer *sums_writer;
 	struct sums_code *code; /* NULL: none will be */

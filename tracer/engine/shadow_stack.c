@@ -40,6 +40,7 @@ static void sum_top(struct shadow_stack *t, const struct op_hit *h, bool thrown)
 static void drop_top(struct shadow_stack *t, const struct op_hit *h)
 {
 	sum_top(t, h, true);
+	t->thrown |= !top(t)->row && !top(t)->muted;
 	t->shown -= is_shown(top(t));
 	t->depth--;
 }
@@ -213,6 +214,7 @@ static void send_entry(struct shadow_stack *t, const struct op_hit *h, const str
 	const struct open_op *shown = shown_around(t, t->depth);
 	/* Of what is summed up no record says that it encloses others. */
 	h->out->inner = shown && shown->row;
+	h->out->ends = t->thrown && !h->out->inner;
 	begin_hit(t, h, f, HIT_ENTRY, (uint16_t)h->conf->generation);
 	struct reading r = reading_of(h, f, false);
 	plan_reader_run(&r);
@@ -225,7 +227,8 @@ static void send_entry(struct shadow_stack *t, const struct op_hit *h, const str
 		native_walk_put(h, f->py.frame);
 	hit_buf_send(h->out);
 	f->row = h->out->row;
-	h->out->inner = false;
+	t->thrown &= f->row || t->gap;
+	h->out->inner = h->out->ends = false;
 }
 
 static void put_region(const struct op_hit *h, uint64_t addr, uint32_t len)
@@ -367,6 +370,7 @@ void shadow_stack_exit(struct shadow_stack *t, const struct op_hit *h)
 		sum_top(t, h, false);
 	else if (!f->muted)
 		send_exit(t, h, f);
+	t->thrown &= f->row || f->muted || t->gap;
 	t->depth--;
 }
 

@@ -59,9 +59,9 @@ static void number_stop(struct recorder_thread *t, struct hit *h)
 static int send_small(struct recorder_thread *t, const struct hit *h)
 {
 	enum { ENDS = OPEN_MAX * 128 };
-	const bool is_of_code = h->kind == HIT_CODE_FREED;
-	uint32_t size = is_of_code || h->flags & HIT_CONT ? sizeof(*h) : h->size;
-	struct hit *to = room(t, is_of_code ? ENDS : size, 0);
+	const bool is_rest = h->flags & HIT_CONT, is_of_code = h->kind == HIT_CODE_FREED;
+	uint32_t size = is_of_code || is_rest ? sizeof(*h) : h->size;
+	struct hit *to = room(t, is_rest || h->kind == HIT_EXIT ? size : size + ENDS, 0);
 	if (!to)
 		return -1;
 	for (uint32_t i = 0; i < size / 8; i++)
@@ -74,6 +74,16 @@ static int send_small(struct recorder_thread *t, const struct hit *h)
 	return 0;
 }
 
+/* As lean as one that is summed up. */
+static int send_entry(struct recorder_thread *t, struct hit *h)
+{
+	const uint8_t flags = h->flags;
+	h->flags = (uint8_t)((flags & ~(HIT_NESTED | HIT_AGAIN)) | HIT_LEAN);
+	int r = send_small(t, h);
+	h->flags = flags;
+	return r;
+}
+
 /* A record that has no place. */
 static int thread_overflow(struct recorder_thread *t, struct hit *h)
 {
@@ -84,6 +94,8 @@ static int thread_overflow(struct recorder_thread *t, struct hit *h)
 	}
 	if (h->flags & HIT_MORE && t->out.lean)
 		return r; /* the last record of the hit says so */
+	if (t->out.ends && t->out.lean && !(h->flags & HIT_CONT) && !send_entry(t, h))
+		return 0;
 	if (t->out.lean && h->kind == HIT_ENTRY && !(h->flags & HIT_CONT))
 		r = (t->out.row = sums_enter(t->ops.sums, &t->sums, h, !t->ops.py.nmet)) ? 0 : -1;
 	else if (t->out.lean)
