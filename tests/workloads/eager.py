@@ -1,5 +1,5 @@
 """Imported by programs with an optimizer: newer PyTorch imports torch._dynamo for it, which takes as long as all else, only to say
-that its functions are not to be compiled. Here it does when it is asked for more than that, and always under make test-long."""
+that its functions are not to be compiled. Under make test it does when it is asked for more than that, else at once."""
 
 import importlib
 import os
@@ -25,5 +25,6 @@ class Dynamo(types.ModuleType):
         return getattr(sys.modules[self.__name__], name)
 
 
-if hasattr(torch, "_disable_dynamo") and "torch._dynamo" not in sys.modules and not os.environ.get("LONG"):
+is_short = "WARM_PYTHONS" in os.environ and not os.environ.get("LONG")  # of tests/run
+if is_short and hasattr(torch, "_disable_dynamo") and "torch._dynamo" not in sys.modules:
     sys.modules["torch._dynamo"] = torch._dynamo = Dynamo("torch._dynamo")
