@@ -46,7 +46,9 @@ static void keep_code(struct sample_frames *f, const struct hit *h)
 		return;
 	}
 	memcpy(copy, h, h->size);
-	f->codes[f->ncodes++] = (struct kept_code){(pid_t)h->tid, copy};
+	struct kept_code *code = &f->codes[f->ncodes++];
+	code->pid = (pid_t)h->tid;
+	code->hit = copy;
 }
 
 static void keep_frames(struct sample_frames *f, const struct hit *h)
