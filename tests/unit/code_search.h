@@ -7,8 +7,9 @@
 
 #include "symbolizer/code/arch_x86_64.h"
 
+/* Aligned, as no window may lie in two pages. */
 #define CODE(name, text)                                                                           \
-	asm(".pushsection .text\n.intel_syntax noprefix\n" #name ":\n" text "\n" #name             \
+	asm(".pushsection .text\n.p2align 6\n.intel_syntax noprefix\n" #name ":\n" text "\n" #name \
 	    "_end:\n.att_syntax\n.popsection");                                                    \
 	extern const uint8_t name[], name##_end[];
 

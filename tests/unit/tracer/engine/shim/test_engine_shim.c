@@ -69,7 +69,7 @@ static void refused(const void *bytes, size_t n)
 
 static void test_greetings(void **state)
 {
-	uint8_t garbage[4096];
+	uint8_t garbage[2 * sizeof(struct shim_hello)];
 	struct shim_hello hello = shim_greeting();
 	(void)state;
 	memset(garbage, 0xa5, sizeof(garbage));
