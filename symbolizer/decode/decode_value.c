@@ -5,6 +5,7 @@
 #include "symbolizer/decode/internal.h"
 #include "symbolizer/decode/target.h"
 #include "symbolizer/event/names.h"
+#include "symbolizer/python/python.h"
 
 void items_make_index(struct items *it, struct items_index *x)
 {
@@ -34,6 +35,20 @@ const struct item *items_stack(const struct items *it)
 		if (i->kind == ITEM_STACK)
 			return i;
 	return NULL;
+}
+
+unsigned items_regions(const struct hit *h, struct py_region *out, unsigned most)
+{
+	const struct items it = items_of(h);
+	unsigned n = 0;
+	for (const struct item *i = NULL; n < most && (i = items_next(&it, i));) {
+		if (i->kind != ITEM_DATA || i->len <= 8)
+			continue;
+		memcpy(&out[n].addr, i + 1, 8);
+		out[n].data = (const uint8_t *)(i + 1) + 8;
+		out[n++].len = i->len - 8u;
+	}
+	return n;
 }
 
 bool items_native(const struct items *it, struct native_raw *out)

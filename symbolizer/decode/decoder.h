@@ -110,6 +110,11 @@ static inline bool items_data(const struct items *it, unsigned read, void *out, 
 	return true;
 }
 
+/* The copies of memory in a record of a code object, each with its address before it: their number,
+ * at most `most`. They stay in the record. */
+struct py_region;
+unsigned items_regions(const struct hit *h, struct py_region *out, unsigned most);
+
 /* The stack item (ITEM_STACK), NULL if there is none. */
 const struct item *items_stack(const struct items *it);
 

@@ -196,17 +196,9 @@ static void foresee(struct decoder *d, const struct hit *h)
 	enum { REGIONS = 3 + CODE_PIECES };
 	struct target *t = d->procs[h->proc].target;
 	struct py_region r[REGIONS];
-	unsigned n = 0;
 	if (!t || !t->py)
 		return;
-	struct items it = items_of(h);
-	for (const struct item *i = NULL; n < REGIONS && (i = items_next(&it, i));) {
-		if (i->kind != ITEM_DATA || i->len <= 8)
-			continue;
-		memcpy(&r[n].addr, i + 1, 8);
-		r[n].data = (const uint8_t *)(i + 1) + 8;
-		r[n++].len = i->len - 8u;
-	}
+	const unsigned n = items_regions(h, r, REGIONS);
 	if (n)
 		py_code_remember(t->py, h->sp, r, n);
 }

@@ -175,15 +175,6 @@ static __always_inline void put_prints(struct bpf_thread *t, struct printer *m,
 	it->len = (__u16)(t->off - start);
 }
 
-static __always_inline void put_copy(struct bpf_thread *t, __u64 addr, __u32 len)
-{
-	struct item *it = begin_item(t, ITEM_DATA, 0, 0);
-	if (!it)
-		return;
-	put_word(t, addr);
-	it->len = (__u16)(8 + copy_object(t, len, addr));
-}
-
 /* The record of a code object: what does not fit is read later from the process. */
 static __always_inline int send_copy(struct bpf_thread *t, const struct proc_conf *p, __u32 pid,
 				     __u64 code, __u64 print)
@@ -197,10 +188,10 @@ static __always_inline int send_copy(struct bpf_thread *t, const struct proc_con
 	h->sp = code;
 	h->seq = print;
 	t->off = sizeof(*h);
-	put_copy(t, code, c->size & 0x1ff);
-	put_copy(t, user_word(code + c->filename), COPY_STRING);
-	put_copy(t, user_word(code + c->name), COPY_STRING);
-	put_copy(t, table, size < 2048 ? (__u32)size : 2048);
+	put_region(t, code, c->size & 0x1ff);
+	put_region(t, user_word(code + c->filename), COPY_STRING);
+	put_region(t, user_word(code + c->name), COPY_STRING);
+	put_region(t, table, size < 2048 ? (__u32)size : 2048);
 	send(t, 0);
 	return (int)t->gap;
 }

@@ -161,7 +161,8 @@ struct sampled_frames {
 bool sample_frames_take(struct sample_frames *f, pid_t tid, uint64_t time_ns,
 			struct sampled_frames *out);
 
-/* Give the code objects of process `pid` that have come with the samples taken so far to `rt`. */
+/* Give the code objects of process `pid` that have come with the samples taken so far to `rt`;
+ * NULL: drop them. */
 void sample_frames_learn(struct sample_frames *f, pid_t pid, struct py_runtime *rt);
 
 /* sampler_resolve.c: native frames, native stacks and ops of samples. Equal ones are interned as

@@ -148,20 +148,10 @@ static void learn(const struct hit *h, struct py_runtime *rt)
 {
 	enum { REGIONS = 4 };
 	struct py_region r[REGIONS];
-	unsigned n = 0;
-	const struct items it = items_of(h);
-	for (const struct item *i = NULL; n < REGIONS && (i = items_next(&it, i));) {
-		if (i->kind != ITEM_DATA || i->len <= 8)
-			continue;
-		memcpy(&r[n].addr, i + 1, 8);
-		r[n].data = (const uint8_t *)(i + 1) + 8;
-		r[n++].len = i->len - 8u;
-	}
-	py_code_learn(rt, h->sp, h->seq, r, n);
+	py_code_learn(rt, h->sp, h->seq, r, items_regions(h, r, REGIONS));
 }
 
-/* NULL: drop the code objects of the process. */
-static void give_codes(struct sample_frames *f, pid_t pid, struct py_runtime *rt)
+void sample_frames_learn(struct sample_frames *f, pid_t pid, struct py_runtime *rt)
 {
 	size_t n = 0;
 	for (size_t i = 0; i < f->ncodes; i++) {
@@ -176,18 +166,13 @@ static void give_codes(struct sample_frames *f, pid_t pid, struct py_runtime *rt
 	f->ncodes = n;
 }
 
-void sample_frames_learn(struct sample_frames *f, pid_t pid, struct py_runtime *rt)
-{
-	give_codes(f, pid, rt);
-}
-
 int sample_frames_set(struct sample_frames *f, pid_t pid, const struct py_runtime *py)
 {
 	int fd = bpf_map__fd(f->skel->maps.sampled_procs);
 	struct proc_conf conf = {.py_on = 1};
 	uint32_t key = (uint32_t)pid;
 	if (!py) {
-		give_codes(f, pid, NULL);
+		sample_frames_learn(f, pid, NULL);
 		return bpf_map_delete_elem(fd, &key);
 	}
 	conf.py = *python_walk(py);

@@ -230,15 +230,6 @@ __noinline int sum_leave(struct bpf_thread *t, __u64 ts, __u32 thrown)
 
 /* Records of the code objects that stacks name, while there is room. */
 
-static __always_inline void put_region(struct bpf_thread *t, __u64 addr, __u32 len)
-{
-	struct item *it = begin_item(t, ITEM_DATA, 0, 0);
-	if (!it)
-		return;
-	put_word(t, addr);
-	it->len = (__u16)(8 + copy_object(t, len, addr));
-}
-
 /* The bytes object at `at`. */
 static __always_inline void put_lines(struct bpf_thread *t, const struct proc_conf *p, __u64 at)
 {

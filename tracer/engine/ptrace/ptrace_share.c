@@ -206,21 +206,15 @@ static struct sum_row *sum_up(struct tracer *t, struct tracee *x, struct hit *h)
 					: NULL;
 }
 
-static bool put_entry(struct tracer *t, struct hit *h)
-{
-	const uint8_t flags = h->flags;
-	h->flags = (uint8_t)((flags & ~(HIT_NESTED | HIT_AGAIN)) | HIT_LEAN);
-	if (!share_put(t->share, h))
-		return true;
-	h->flags = flags;
-	return false;
-}
-
 static int put_without_place(struct tracer *t, struct hit *h)
 {
 	const bool is_last = share_fill(t->share) >= LAST;
-	if (t->out.ends && !is_last && !(h->flags & (HIT_MORE | HIT_CONT)) && put_entry(t, h))
-		return 0;
+	if (t->out.ends && !is_last && !(h->flags & (HIT_MORE | HIT_CONT))) {
+		h->flags |= HIT_LEAN;
+		if (!share_put(t->share, h))
+			return 0;
+		h->flags &= (uint8_t)~HIT_LEAN;
+	}
 	if (h->kind == HIT_ENTRY && !(h->flags & HIT_CONT)) {
 		t->out.row = sum_up(t, t->hit, h);
 		return t->out.row ? 0 : -1;

@@ -74,16 +74,6 @@ static int send_small(struct recorder_thread *t, const struct hit *h)
 	return 0;
 }
 
-/* As lean as one that is summed up. */
-static int send_entry(struct recorder_thread *t, struct hit *h)
-{
-	const uint8_t flags = h->flags;
-	h->flags = (uint8_t)((flags & ~(HIT_NESTED | HIT_AGAIN)) | HIT_LEAN);
-	int r = send_small(t, h);
-	h->flags = flags;
-	return r;
-}
-
 /* A record that has no place. */
 static int thread_overflow(struct recorder_thread *t, struct hit *h)
 {
@@ -94,8 +84,12 @@ static int thread_overflow(struct recorder_thread *t, struct hit *h)
 	}
 	if (h->flags & HIT_MORE && t->out.lean)
 		return r; /* the last record of the hit says so */
-	if (t->out.ends && t->out.lean && !(h->flags & HIT_CONT) && !send_entry(t, h))
-		return 0;
+	if (t->out.ends && t->out.lean && !(h->flags & HIT_CONT)) {
+		h->flags |= HIT_LEAN;
+		if (!send_small(t, h))
+			return 0;
+		h->flags &= (uint8_t)~HIT_LEAN;
+	}
 	if (t->out.lean && h->kind == HIT_ENTRY && !(h->flags & HIT_CONT))
 		r = (t->out.row = sums_enter(t->ops.sums, &t->sums, h, !t->ops.py.nmet)) ? 0 : -1;
 	else if (t->out.lean)
