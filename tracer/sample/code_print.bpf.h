@@ -3,8 +3,13 @@
 
 #include "symbolizer/plan/code_print.h"
 
+#define COPIES_BYTES (8 << 20)
 #define MEMO 64		/* a power of two */
 #define COPY_STRING 384 /* bytes of a str that has no more than PRINT_TEXT bytes of text */
+#define COPY_PIECE 2048 /* of a line table */
+#define COPY_LONGEST (1 << 20)
+#define COPY_MOST 4096 /* bytes of a record */
+#define COPY_STEPS 144 /* records and code objects of a sample */
 
 /* What a sample needs besides its thread. */
 struct printer {
@@ -24,13 +29,32 @@ struct {
 	__type(value, struct printer);
 } printers SEC(".maps");
 
-/* Code objects that were sent, by told_key. */
+/* Records of code objects. They have a ring of their own, as frames must not take their place: what
+ * is not sent while the code object lives cannot be had later. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, COPIES_BYTES);
+} copies SEC(".maps");
+
+/* What was sent of a code object: so many bytes of its line table, and what else is copied of it if
+ * there are any. */
+struct told_code {
+	__u64 table; /* its address */
+	__u32 sent, size;
+};
+
+/* Code objects, by told_key. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1 << 15);
 	__type(key, __u64);
-	__type(value, __u8);
+	__type(value, struct told_code);
 } told_prints SEC(".maps");
+
+static __always_inline int is_told(const struct told_code *told)
+{
+	return told && told->sent >= told->size;
+}
 
 static __always_inline __u64 told_key(__u32 pid, __u64 code, __u64 print)
 {
@@ -127,13 +151,14 @@ struct printing {
 	const struct proc_conf *p;
 	__u32 at; /* of the next frame, in the buffer */
 	__u32 pid, left;
+	__u32 copy; /* number of the next code object to send */
 };
 
-/* Note the code object as one to send, unless it was. */
+/* Note the code object as one to send, unless all of it was. */
 static __always_inline void meet_print(struct printing *k, __u64 code, __u64 print)
 {
 	__u64 key = told_key(k->pid, code, print), n = k->t->nfresh;
-	if (!print || n >= FRESH || bpf_map_lookup_elem(&told_prints, &key))
+	if (!print || n >= FRESH || is_told(bpf_map_lookup_elem(&told_prints, &key)))
 		return;
 	k->t->fresh[n & (FRESH - 1)] = code;
 	k->m->fresh[n & (FRESH - 1)] = print;
@@ -175,49 +200,85 @@ static __always_inline void put_prints(struct bpf_thread *t, struct printer *m,
 	it->len = (__u16)(t->off - start);
 }
 
-/* The record of a code object: what does not fit is read later from the process. */
-static __always_inline int send_copy(struct bpf_thread *t, const struct proc_conf *p, __u32 pid,
-				     __u64 code, __u64 print)
+/* Start over with a line table that is not the one that the code object had before. */
+static __always_inline void tell_table(const struct py_code_read *c, __u64 code,
+				       struct told_code *told)
 {
-	const struct py_code_read *c = &p->code;
 	__u64 table = user_word(code + c->linetable);
 	__u64 size = user_word(table + c->bytes_size) + c->bytes_data;
+	/* A longer one is read later from the process. */
+	__u32 copied = size > COPY_LONGEST ? COPY_PIECE : (__u32)size;
+	if (told->table != table || told->size != copied)
+		*told = (struct told_code){.table = table, .size = copied};
+}
+
+/* Append the next piece of the line table. Whether it could be read. */
+static __always_inline int put_piece(struct bpf_thread *t, const struct told_code *told)
+{
+	__u32 left = told->size - told->sent, n = left < COPY_PIECE ? left : COPY_PIECE;
+	return put_region(t, told->table + told->sent, n) == n;
+}
+
+/* Send the next record of a code object, and note what it has. Nonzero if that is lost, or cannot
+ * be read now. */
+static __always_inline long send_copy(struct bpf_thread *t, const struct proc_conf *p, __u32 pid,
+				      __u64 code, __u64 print, struct told_code *told)
+{
+	const struct py_code_read *c = &p->code;
 	struct hit *h = (struct hit *)t->buf;
 	h->kind = HIT_CODE_MET;
 	h->tid = pid;
 	h->sp = code;
 	h->seq = print;
 	t->off = sizeof(*h);
-	put_region(t, code, c->size & 0x1ff);
-	put_region(t, user_word(code + c->filename), COPY_STRING);
-	put_region(t, user_word(code + c->name), COPY_STRING);
-	put_region(t, table, size < 2048 ? (__u32)size : 2048);
-	send(t, 0);
-	return (int)t->gap;
+	tell_table(c, code, told);
+	if (!told->sent) {
+		put_region(t, code, c->size & 0x1ff);
+		put_region(t, user_word(code + c->filename), COPY_STRING);
+		put_region(t, user_word(code + c->name), COPY_STRING);
+	}
+	int whole = put_piece(t, told);
+	if (!whole && told->sent)
+		return -1;
+	/* What is not present though it was just made lives long: it is read later. */
+	told->sent =
+	    whole && told->size - told->sent > COPY_PIECE ? told->sent + COPY_PIECE : told->size;
+	__u64 size = t->off;
+	OPAQUE(size);
+	if (size > COPY_MOST)
+		return -1;
+	h->size = (__u32)size;
+	h->flags = is_told(told) ? 0 : HIT_MORE;
+	return bpf_ringbuf_output(&copies, t->buf, size, BPF_RB_NO_WAKEUP);
 }
 
+/* Send a record of the code object whose turn it is. */
 static long each_copy(__u32 i, void *arg)
 {
 	struct printing *k = arg;
-	if (i >= k->t->nfresh)
+	__u32 n = k->copy;
+	(void)i;
+	if (n >= k->t->nfresh)
 		return 1;
-	__u64 code = k->t->fresh[i & (FRESH - 1)], print = k->m->fresh[i & (FRESH - 1)];
+	__u64 code = k->t->fresh[n & (FRESH - 1)], print = k->m->fresh[n & (FRESH - 1)];
 	__u64 key = told_key(k->pid, code, print);
-	__u8 sent = 1;
-	if (!send_copy(k->t, k->p, k->pid, code, print))
-		bpf_map_update_elem(&told_prints, &key, &sent, BPF_ANY);
+	struct told_code now = {}, *was = bpf_map_lookup_elem(&told_prints, &key);
+	if (was)
+		now = *was;
+	if (is_told(was) || send_copy(k->t, k->p, k->pid, code, print, &now) ||
+	    bpf_map_update_elem(&told_prints, &key, &now, BPF_ANY) || is_told(&now))
+		k->copy = n + 1;
 	return 0;
 }
 
-/* Send the code objects that were met now: they may be gone before user space could read them. */
+/* Send the code objects that were met now: they may be gone before user space could read them. What
+ * finds no room is sent with the next sample that shows it. */
 static __always_inline void send_copies(struct bpf_thread *t, struct printer *m,
 					const struct proc_conf *p, __u32 pid)
 {
 	struct printing k = {.t = t, .m = m, .p = p, .pid = pid};
-	/* The other half of the buffer is for frames. */
-	if (!t->nfresh || 2 * bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) >
-			      bpf_ringbuf_query(&ring, BPF_RB_RING_SIZE))
-		return;
-	bpf_loop(FRESH, each_copy, &k, 0);
+	if (t->nfresh &&
+	    bpf_ringbuf_query(&copies, BPF_RB_AVAIL_DATA) + 2 * COPY_MOST <= COPIES_BYTES)
+		bpf_loop(COPY_STEPS, each_copy, &k, 0);
 	t->nfresh = 0;
 }

@@ -132,6 +132,25 @@ enum sample_python {
  *     or word holds within the code, if all code objects stay. That is put into pairs[0][1]. */
 enum sample_python sample_check(const struct sample_check *c);
 
+/* code_copies.c: copies of Python code objects, put together from the records of them: a long line
+ * table comes in several. */
+
+struct code_copy;
+
+/* Zero-initialise. */
+struct code_copies {
+	struct code_copy *copy;
+	size_t n, room;
+};
+
+/* Add a record: HIT_CODE_MET, with HIT_MORE if it is not the last of its code object. */
+void code_copies_add(struct code_copies *c, const struct hit *h);
+
+/* Give those of process `pid` that are whole to `rt`; NULL: drop all of it. */
+void code_copies_learn(struct code_copies *c, pid_t pid, struct py_runtime *rt);
+
+void code_copies_free(struct code_copies *c);
+
 /* sample_frames.c: Python frames read by an eBPF program as each sample is taken. Needs CAP_BPF and
  * CAP_PERFMON; without them, frames are read afterwards. */
 

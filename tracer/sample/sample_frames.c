@@ -22,34 +22,14 @@ struct kept_frames {
 	struct sampled_frames frames;
 };
 
-/* A record of a code object. */
-struct kept_code {
-	pid_t pid;
-	struct hit *hit; /* from malloc */
-};
-
 struct sample_frames {
 	struct samples_bpf *skel;
 	struct bpf_link *exit_link;
 	struct ring_buffer *ring;
 	struct kept_frames *kept; /* in order of arrival */
 	size_t n, room;
-	struct kept_code *codes;
-	size_t ncodes, codes_room;
+	struct code_copies copies;
 };
-
-static void keep_code(struct sample_frames *f, const struct hit *h)
-{
-	struct hit *copy = malloc(h->size);
-	if (!copy || array_grow(&f->codes, &f->codes_room, f->ncodes + 1, sizeof(*f->codes))) {
-		free(copy);
-		return;
-	}
-	memcpy(copy, h, h->size);
-	struct kept_code *code = &f->codes[f->ncodes++];
-	code->pid = (pid_t)h->tid;
-	code->hit = copy;
-}
 
 static void keep_frames(struct sample_frames *f, const struct hit *h)
 {
@@ -84,7 +64,7 @@ static int on_record(void *arg, void *data, size_t size)
 	if (h->kind == HIT_PYTHON)
 		keep_frames(f, h);
 	else if (h->kind == HIT_CODE_MET)
-		keep_code(f, h);
+		code_copies_add(&f->copies, h);
 	return 0;
 }
 
@@ -109,7 +89,11 @@ static int set_up(struct sample_frames *f)
 	if (!f->exit_link)
 		return -errno;
 	f->ring = ring_buffer__new(bpf_map__fd(f->skel->maps.ring), on_record, f, NULL);
-	return f->ring ? 0 : -errno;
+	if (!f->ring)
+		return -errno;
+	/* Read after the first, which is written to before it: code objects are known with the
+	 * frames that have them. */
+	return ring_buffer__add(f->ring, bpf_map__fd(f->skel->maps.copies), on_record, f);
 }
 
 int sample_frames_open(struct sample_frames **out)
@@ -132,9 +116,7 @@ void sample_frames_close(struct sample_frames *f)
 	bpf_link__destroy(f->exit_link);
 	ring_buffer__free(f->ring);
 	samples_bpf__destroy(f->skel);
-	for (size_t i = 0; i < f->ncodes; i++)
-		free(f->codes[i].hit);
-	free(f->codes);
+	code_copies_free(&f->copies);
 	free(f->kept);
 	free(f);
 }
@@ -144,26 +126,9 @@ int sample_frames_program(const struct sample_frames *f)
 	return bpf_program__fd(f->skel->progs.sample_python);
 }
 
-static void learn(const struct hit *h, struct py_runtime *rt)
-{
-	enum { REGIONS = 4 };
-	struct py_region r[REGIONS];
-	py_code_learn(rt, h->sp, h->seq, r, items_regions(h, r, REGIONS));
-}
-
 void sample_frames_learn(struct sample_frames *f, pid_t pid, struct py_runtime *rt)
 {
-	size_t n = 0;
-	for (size_t i = 0; i < f->ncodes; i++) {
-		if (f->codes[i].pid != pid) {
-			f->codes[n++] = f->codes[i];
-			continue;
-		}
-		if (rt)
-			learn(f->codes[i].hit, rt);
-		free(f->codes[i].hit);
-	}
-	f->ncodes = n;
+	code_copies_learn(&f->copies, pid, rt);
 }
 
 int sample_frames_set(struct sample_frames *f, pid_t pid, const struct py_runtime *py)

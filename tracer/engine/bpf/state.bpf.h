@@ -300,14 +300,16 @@ static __always_inline void put_word(struct bpf_thread *t, __u64 w)
 	t->off = (__u32)off + 8;
 }
 
-/* An item of memory: its address, and what could be read of it. */
-static __always_inline void put_region(struct bpf_thread *t, __u64 addr, __u32 len)
+/* An item of memory: its address, and what could be read of it. Returns how many bytes that are. */
+static __always_inline __u32 put_region(struct bpf_thread *t, __u64 addr, __u32 len)
 {
 	struct item *it = begin_item(t, ITEM_DATA, 0, 0);
 	if (!it)
-		return;
+		return 0;
 	put_word(t, addr);
-	it->len = (__u16)(8 + copy_object(t, len, addr));
+	__u32 n = copy_object(t, len, addr);
+	it->len = (__u16)(8 + n);
+	return n;
 }
 
 static __always_inline __u64 user_word(__u64 addr)
