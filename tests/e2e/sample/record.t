@@ -187,6 +187,23 @@ made_code() {
 	cat "$T/made.err"
 }
 
+# held: ditrace gets no processor while code is run, dropped, and the program ends
+held() {
+	rm -f "$T/go" "$T/data"
+	start "$PY" sample/dropped.py "$T/go" >"$T/running" 2>&1
+	local target=$child
+	wait_line "$T/running" '^ready'
+	start "$DITRACE" record -F 199 --pid "$target" -o "$T/data" 2>"$T/err"
+	wait_sampling
+	before_long used "$target" $(($(ticks "$target") + 30))
+	kill -STOP "$child"
+	touch "$T/go"
+	wait_line "$T/running" '^dropped'
+	wait "$target"
+	kill -CONT "$child"
+	wait "$child" && "$DITRACE" script --format jsonl "$T/data" >"$T/jsonl" && verify sample/dropped "$T/jsonl"
+}
+
 pythons() {
 	local found=0 no_bpf=()
 	[ "$(id -u)" != 0 ] || no_bpf=(setpriv --bounding-set=-bpf,-perfmon,-sys_admin)
@@ -197,10 +214,11 @@ pythons() {
 		is "no function has the name of one that was at its address" "$(made_code)" ""
 		rm -f "$T/data" "$T/plain"
 		ok "functions have their shares" python_shares "$T/data"
-		[ "$(id -u)" = 0 ] || { skip "reading by eBPF needs root" 3; continue; }
+		[ "$(id -u)" = 0 ] || { skip "reading by eBPF needs root" 4; continue; }
 		like "read as the samples were taken" "$T/err" "[0-9] read at once by eBPF"
 		ok "also without eBPF" python_shares "$T/plain"
 		ok "which says nothing of it" not grep -q "at once" "$T/plain.err"
+		is "code is named that is gone when ditrace gets a processor" "$(held)" "<module> <long>:1500"
 	done
 	label=""
 	[ $found -gt 0 ] || skip "no CPython of pyenv's here"
