@@ -187,6 +187,11 @@ made_code() {
 	cat "$T/made.err"
 }
 
+# named FILE FUNCTION: whether samples of it have been written
+named() {
+	"$DITRACE" script --format jsonl "$1" 2>/dev/null | grep -q "\"function\":\"$2\""
+}
+
 # held: ditrace gets no processor while code is run, dropped, and the program ends
 held() {
 	rm -f "$T/go" "$T/data"
@@ -194,8 +199,7 @@ held() {
 	local target=$child
 	wait_line "$T/running" '^ready'
 	start "$DITRACE" record -F 199 --pid "$target" -o "$T/data" 2>"$T/err"
-	wait_sampling
-	before_long used "$target" $(($(ticks "$target") + 30))
+	before_long named "$T/data" spin
 	kill -STOP "$child"
 	touch "$T/go"
 	wait_line "$T/running" '^dropped'
