@@ -274,7 +274,8 @@ enum hit_kind {
 	HIT_STANDS, /* thread `tid` is stopped; no items (tracer/engine/ptrace/engine_both.c) */
 	HIT_CODE_MET, /* the items of HIT_CODE_FREED, for a live code object that the previous hit
 			 of the thread is the first to refer to; of samples: of process `tid`, with
-			 print `seq` */
+			 print `seq`, and with HIT_MORE if another record of it follows with
+			 more of its line table */
 	HIT_SUM, /* calls of an op with one stack, summed up instead of recorded: those of HIT_ENTRY
 		    that tell op and stack, then ITEM_SUM (tracer/engine/sums.h) */
 };
