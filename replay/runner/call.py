@@ -102,7 +102,7 @@ class Call:
     def copy(self, t):
         if id(t) in self.copies:
             return self.copies[id(t)]
-        dtype = self.capture.dtype if self.capture.dtype and t.dtype.is_floating_point else t.dtype
+        dtype = self.capture.dtype_of(t)
         with torch.no_grad():
             new = self.copy_storage(t) if self.capture.is_strided else copied(t.detach(), dtype).to(self.dtype_of(dtype))
             if self.noise and is_float(t) and new.numel() and not self.capture.is_strided:
@@ -135,7 +135,7 @@ class Call:
         return torch.empty(0, dtype=t.dtype).set_(storage, 0, [size])
 
     def copy_storage(self, t):
-        dtype = self.capture.dtype if self.capture.dtype and t.dtype.is_floating_point else t.dtype
+        dtype = self.capture.dtype_of(t)
         base = self.storage_of(t.detach()).to(dtype, copy=True).to(self.dtype_of(dtype))
         if self.noise and is_float(t) and base.numel():
             base = self.noise(base, dtype)

@@ -7,6 +7,7 @@ import types
 import torch
 
 from ditrace_runner.call import Call, walk
+from ditrace_runner.casts import Unseen, computes_once, look_at
 from ditrace_runner.errors import Damaged, Refused, Skipped
 from ditrace_runner.functions import (
     BITS,
@@ -81,8 +82,10 @@ class Capture:
         self.dtype = getattr(torch, dtype, None) if dtype else None
         if dtype and self.dtype is None:
             raise Refused(f"this PyTorch {torch.__version__} has no {dtype}")
-        self.is_autocast = False  # dtype is what autocast has cast its inputs to, as it seems where the capture does not tell
+        self.is_autocast = False  # dtype is what autocast has cast its inputs to, as it seems where that cannot be looked at
         self.tells_autocast = False
+        self.found = None  # what autocast casts, as it was looked at
+        self.cast_to = {}  # id of a tensor: the dtype
         self.function = None
         self.numbers = set()  # ids of tensors that stand for a number of Python's
         self.location = next((getattr(t, LOCATIONS, "cpu") for t in self.tensors), "cpu")
@@ -92,9 +95,13 @@ class Capture:
         if device is not None and not self.tensors:
             self.location = str(device)
 
+    def dtype_of(self, t):
+        """That in which the call has it."""
+        return self.dtype if self.dtype and t.dtype.is_floating_point else self.cast_to.get(id(t), t.dtype)
+
     def dtypes(self):
         """Those that it computes with."""
-        return {self.dtype if self.dtype and t.dtype.is_floating_point else t.dtype for t in self.tensors}
+        return {self.dtype_of(t) for t in self.tensors}
 
     def is_of_bits(self):
         """Does float64 not stand in for the dtypes of its inputs?"""
@@ -155,9 +162,11 @@ class Capture:
         They differ from each other, or from the result, and are of no use as they are. Not all captures tell whether it was on."""
         known = self.autocast()
         self.tells_autocast = known is not None
-        if self.dtype is not None or output is None or known is not None and not self.is_cast_by(known):
+        if self.dtype is not None or known is not None and not self.is_cast_by(known):
             return
-        wanted = dtypes_of(output["args"])
+        wanted = dtypes_of(output["args"]) if output else None
+        if known and self.look(known, wanted) or wanted is None:
+            return
         among = {d for d in [t.dtype for t in self.tensors] + wanted if d in AUTOCAST}
         if len(among) < 2 or not among & HALVES or self.gives(wanted):
             return
@@ -166,6 +175,21 @@ class Capture:
             if self.is_autocast:
                 return
         self.dtype = None
+
+    def look(self, on, wanted):
+        """Sees what autocast casts in a call that gave these dtypes, None: not known; False: it cannot be looked at here."""
+        try:
+            found = look_at(self, on)
+        except Unseen:
+            found = None
+        if not found or wanted not in (None, found.gave):
+            if self.request["of"] == "captured" and not computes_once(self):
+                raise Skipped("autocast casts what it computes inside; --of rerun runs it without")
+            return False
+        self.found = found
+        kept = [t for t in self.tensors if id(t) not in self.numbers]
+        self.cast_to = {id(t): dtype for t, dtype in zip(kept, found.casts) if dtype is not None}
+        return True
 
     def autocast(self):
         """{type of device: name of a dtype} of the devices for which it was on; None: the capture does not tell."""

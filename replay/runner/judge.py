@@ -6,7 +6,7 @@ import torch
 from ditrace_runner import choices
 from ditrace_runner.allowed import Allowed, cut_off, device_of
 from ditrace_runner.call import Call, convert, gapped, is_float, transposed, walk, wide
-from ditrace_runner.errors import Refused, first_line
+from ditrace_runner.errors import Refused, Skipped, first_line
 from ditrace_runner.functions import ORDERED, PRIVATE
 from ditrace_runner.load import LOCATIONS
 from ditrace_runner.memory import is_short
@@ -24,8 +24,29 @@ def as_autograd_sums(g, edge):
     return g.sum_to_size(edge.shape)
 
 
+def narrowed(results, dtypes):
+    """Each tensor in its dtype, as on the device that it was on."""
+    dtypes = iter(dtypes)
+
+    def one(x):
+        if not isinstance(x, torch.Tensor):
+            return x
+        new = x.to(next(dtypes))
+        setattr(new, LOCATIONS, getattr(x, LOCATIONS, "cpu"))
+        return new
+
+    return convert(results, one)
+
+
 def detached(x):
     return x.detach() if isinstance(x, torch.Tensor) else x
+
+
+def no_results(raised):
+    """Why a captured call has none."""
+    if raised is None:
+        return Refused("the capture has no output.pth: the call had not ended; --of rerun runs the op instead")
+    return Skipped(" ".join(["the call raised", *map(str, raised["args"] or ["an exception"])]))
 
 
 def alike(a, b):
@@ -61,6 +82,8 @@ class Judge:
         grads = None if self.request["forward_only"] else c.file("grad_outputs")
         c.differentiable = c.differentiable and grads is not None
         output = c.file("output")
+        if output is None and self.request["of"] == "captured":
+            raise no_results(c.file("raised"))
         c.find_numbers(output)
         c.find_autocast(output)
         self.run_actual(grads)
@@ -174,11 +197,11 @@ class Judge:
         self.why_no_actual = None
         if self.request["of"] == "captured":
             out = c.file("output")
-            if out is None:
-                raise Refused("the capture has no output.pth; --of rerun runs the op instead")
             self.actual_results = out["args"][0] if len(out["args"]) == 1 else tuple(out["args"])
             if self.actual_results is None and out.get("kwargs"):
                 self.actual_results = out["kwargs"]  # what the op has written to
+            if c.found and c.found.narrow:
+                self.actual_results = narrowed(self.actual_results, c.found.narrow)
             got = None if grads is None else c.file("grad_inputs")
             if got is not None and got.get("of") is not None:
                 self.actual_grads = c.grads_of(got["of"], got["args"])
@@ -186,7 +209,12 @@ class Judge:
                 self.actual_edges, self.actual_node = list(got["args"]), c.node("grad_inputs")
             return
         call = Call(c, device=self.request["device"])
-        call.forward()
+        try:
+            call.forward()
+        except Exception as e:  # an operator in Python may raise anything
+            if is_short(e) or c.file("raised") is None:
+                raise
+            raise Skipped(f"the call raised an exception, and does so again: {first_line(e)}") from None
         if grads is not None:
             try:
                 call.backward(grads["args"])
@@ -219,7 +247,8 @@ class Judge:
 
     def judge_grads(self):
         self.role = "grad"
-        why = self.reference.why_no_grads or self.why_no_actual
+        why = self.reference.why_no_grads or self.why_no_actual or (
+            self.capture.found and not self.capture.found.whole and "what autocast rounds on the way to it is not known")
         if why:
             self.talk.say(event="skip", role=self.role, index="", reason=why)
             return
@@ -293,6 +322,10 @@ class Judge:
             yield "a tensor without dimensions was a number of Python's"
         if c.is_autocast:
             yield f"inputs were rounded to {str(c.dtype)[6:]}" + (" by autocast" if c.tells_autocast else ", as autocast does")
+        for dtype in dict.fromkeys(c.cast_to.values()):
+            yield f"inputs were rounded to {str(dtype)[6:]} by autocast"
+        if c.found and c.found.narrow and self.role == "output":
+            yield f"what is inside of it was rounded to {str(c.found.narrow[0])[6:]} under autocast"
 
     def one(self, path, a, r, cpu, moved, exact, place):
         index = path.strip("[]").replace("][", ",") if self.role == "output" else path

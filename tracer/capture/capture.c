@@ -91,6 +91,17 @@ static void capture_on_start(struct observer *o, struct target *t, const struct 
 		capture_grads_node_starts(c, t, ev);
 }
 
+/* Why it has no results. Which exception it was is not known. */
+static void save_thrown(struct capture *c, struct target *t, const struct captured_call *call)
+{
+	struct capture_source place = {.target = t, .keys = &c->keys};
+	const struct source live = capture_source(&place);
+	struct pth_content nothing = {0};
+	struct capture_about about = {0};
+	if (call->files)
+		capture_save_content(c, &call->call, "raised", &nothing, &about, &live);
+}
+
 static void capture_on_end(struct observer *o, struct target *t, struct op_event *ev)
 {
 	struct capture *c = (struct capture *)o;
@@ -108,6 +119,8 @@ static void capture_on_end(struct observer *o, struct target *t, struct op_event
 	bool ended = !ev->thrown && ev->end_ns && ev->held;
 	if (ended)
 		capture_save_live(c, t, call, CAPTURE_OUTPUT, ev);
+	else if (ev->thrown)
+		save_thrown(c, t, call);
 	if (!ended || c->without_grads || !capture_grads_leave(c, call, t, ev))
 		capture_calls_drop(&c->calls, call);
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What autocast of CUDA does to functions, as tracer/shim/modes/autocast.py finds it: device_casts.py MODES RUNNER, the two
+"""What autocast of CUDA does to functions, as replay/runner/casts.py finds it: device_casts.py MODES RUNNER, the two
 folders with its modules. A fake device has its dispatch, but no numbers, so that no GPU is needed. Prints a line for each function."""
 
 import sys
@@ -37,14 +37,7 @@ sys.modules["ditrace_modes.native"].tensors_in = tensors_in
 from ditrace_modes import autocast  # noqa: E402
 
 
-class Casts(autocast.Casts):
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if func is torch.ops.prim.device.default:  # which fake tensors alone ask for
-            return func(*args, **(kwargs or {}))
-        return super().__torch_dispatch__(func, types, args, kwargs)
-
-
-autocast.Casts, autocast.states_of = Casts, lambda tensors: []
+autocast.states_of = lambda tensors: []
 
 
 def show(name, func, *args, **kwargs):

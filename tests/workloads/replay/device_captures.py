@@ -1,5 +1,6 @@
-"""Captures of operators that one library alone has, for the tests of replay: device_captures.py FOLDER. Those of even
-numbers are wrong, and printed."""
+"""Captures of operators that one library alone has, and under autocast of CUDA, for the tests of replay:
+device_captures.py FOLDER. Those of even numbers are wrong, and printed."""
+import json
 import os
 import sys
 
@@ -38,12 +39,33 @@ CALLS = {
     12: ("_scaled_dot_product_efficient_attention", (q, k, v, None, False), (looked * 1.02, *rest)),
     13: ("_scaled_dot_product_efficient_attention", (q, k, v, None, False, 0.1), (looked, *rest)),
 }
-for n, (name, args, results, *more) in CALLS.items():
-    if not hasattr(torch.ops.aten, name):
-        continue
-    folder = os.path.join(sys.argv[1], f"op_tools_results/op_capture_results/aten::{name}/7/{n}/2026-01-01-00-00-00")
+x, weight, y = torch.randn(64, 32), torch.randn(16, 32), torch.arange(64) % 16
+cast = (x.bfloat16() @ weight.bfloat16().t())
+# cross_entropy asks log_softmax for its own dtype, which autocast leaves it; the rest is in float32.
+loss = torch.nn.functional.nll_loss(cast.log_softmax(1).float(), y)
+UNDER_AUTOCAST = {
+    21: ("torch.nn.functional.linear", (x, weight), (cast,)),
+    22: ("torch.nn.functional.linear", (x, weight), (cast * 1.05,)),
+    23: ("torch.nn.functional.cross_entropy", (cast, y), (loss,)),
+    24: ("torch.nn.functional.cross_entropy", (cast, y), (loss * 1.05,)),
+}
+
+
+def save(n, name, args, results, written=None, device="cpu", **about):
+    folder = os.path.join(sys.argv[1], f"op_tools_results/op_capture_results/{name}/7/{n}/2026-01-01-00-00-00")
     os.makedirs(folder)
-    for part, given, named in (("input", args, {}), ("output", results, more[0] if more else {})):
-        torch.save({"name": f"aten::{name}", "args": given, "kwargs": named, "identifier": f"{n}/{part}"}, f"{folder}/{part}.pth")
+    torch.serialization.location_tag = lambda storage: device
+    for part, given, named in (("input", args, {}), ("output", results, written or {})):
+        torch.save({"name": name, "args": given, "kwargs": named, "identifier": f"{n}/{part}"}, f"{folder}/{part}.pth")
+        with open(f"{folder}/{part}.pth.json", "w", encoding="utf-8") as f:
+            json.dump({"op": name, **about}, f)
     if n % 2 == 0:
         print(n)
+
+
+for n, (name, *call) in CALLS.items():
+    if hasattr(torch.ops.aten, name):
+        save(n, f"aten::{name}", *call)
+if hasattr(torch, "get_autocast_dtype"):  # where what autocast of a device does can be seen without it
+    for n, call in UNDER_AUTOCAST.items():
+        save(n, *call, device="cuda:0", autocast={"cuda": "bfloat16"})

@@ -2,15 +2,14 @@
 import collections
 
 from ditrace_modes.autocast import is_parameter_cast
-from ditrace_modes.autocast_state import dtypes
-from ditrace_modes.calls import Unchanged, own_call, quietly
+from ditrace_modes.calls import Raised, Unchanged, own_call, quietly
 from ditrace_modes.gradients import Backward, watch_backward
 from ditrace_modes.level import LEVEL
 from ditrace_modes.link import LINK
 from ditrace_modes.live import Live, copied_results, edges_of
-from ditrace_modes.names import is_autocast
 from ditrace_modes.native import call_number, count, tensors_in
 from ditrace_modes.saved import save_part, save_results
+from ditrace_runner.autocast_state import dtypes, is_autocast
 from ditrace_runner.functions import UNINITIALISED
 
 
@@ -51,6 +50,11 @@ def save_call(live, edges, result, at, number, args, kwargs):
     watch_backward(live, edges, result, at, number, SavedBackward)
 
 
+def save_raised(live, error):
+    """Why it has no results."""
+    save_part(live.about, "raised", [type(error).__name__], last=True)
+
+
 def capture(plan, call, args, kwargs, at):
     if plan.base in UNINITIALISED:
         raise Unchanged("gives memory as it was")
@@ -66,6 +70,10 @@ def capture(plan, call, args, kwargs, at):
         raise Unchanged(NOT_SAVED)
     CAPTURED[0] += 1
     edges = edges_of(live, tensors_in(args, kwargs))
-    result = own_call(call, args, kwargs)
+    try:
+        result = own_call(call, args, kwargs)
+    except Raised as e:
+        quietly(save_raised, live, e.error)
+        raise
     quietly(save_call, live, edges, result, at, call_number(), args, kwargs)
     return result

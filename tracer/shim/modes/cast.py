@@ -8,9 +8,10 @@ from ditrace_modes.calls import Unchanged
 from ditrace_modes.kernels import NARROW, is_tried, lacks_kernel, wants_gradient, why_lacking
 from ditrace_modes.level import LEVEL
 from ditrace_modes.link import LINK
-from ditrace_modes.names import CPU, LATER, MAKE, VIEWS, is_autocast
+from ditrace_modes.names import CPU, LATER, MAKE, VIEWS
 from ditrace_modes.native import call_number, tensors_in
 from ditrace_modes.values import Seen, all_of, tell_tables
+from ditrace_runner.autocast_state import is_autocast
 from ditrace_runner.call import walk
 from ditrace_runner.functions import CASTS, DROPOUT_INSIDE, DROPOUTS, RANDOM, draws_inside
 

@@ -9,10 +9,11 @@ from ditrace_modes.gradients import spending, watch_backward
 from ditrace_modes.level import LEVEL
 from ditrace_modes.link import LINK
 from ditrace_modes.live import Live, edges_of, keep_results
-from ditrace_modes.names import MAKE, VIEWS, is_autocast
+from ditrace_modes.names import MAKE, VIEWS
 from ditrace_modes.native import budget, call_number, count, number_taken, spend, takes, tensors_in
 from ditrace_modes.values import each
 from ditrace_modes.verdicts import judge
+from ditrace_runner.autocast_state import is_autocast
 from ditrace_runner.device import call_of
 from ditrace_runner.errors import Refused, first_line
 from ditrace_runner.functions import BITS, CASTS, DROPOUT_INSIDE, DROPOUTS, MOVES, RANDOM, UNINITIALISED

@@ -1,7 +1,7 @@
 """Functions of PyTorch by what they do, and what of PyTorch the library needs."""
 import torch
 
-from ditrace_modes import autocast_state
+from ditrace_runner import autocast_state
 from ditrace_runner.functions import FACTORIES
 
 VIEWS = set("""view reshape transpose permute expand expand_as t T mT H mH movedim moveaxis swapaxes swapdims chunk
@@ -24,14 +24,10 @@ STORAGE = torch.Tensor.untyped_storage if hasattr(torch.Tensor, "untyped_storage
 GET_STATE, SET_STATE = torch.default_generator.get_state, torch.default_generator.set_state
 STATE_BYTES = GET_STATE().numel()
 GRAD, SET_GRAD, DISPATCHING = torch.is_grad_enabled, torch._C._set_grad_enabled, torch._C._len_torch_dispatch_stack
-AUTOCAST, AUTOCAST_CPU = autocast_state.of_any(), autocast_state.of("cpu")
+AUTOCAST, AUTOCAST_CPU = autocast_state.ANY, autocast_state.CPU
 TRACING_STATE, TORCH_NAMES = torch._C._get_tracing_state, vars(torch)
 TO_DLPACK, UINT8, IS_CONJ, IS_NEG = torch._C._to_dlpack, torch.uint8, torch.Tensor.is_conj, torch.Tensor.is_neg
 IS_WRAPPED = getattr(getattr(torch._C, "_functorch", None), "is_functorch_wrapped_tensor", None)
-
-
-def is_autocast():
-    return AUTOCAST() or AUTOCAST_CPU()
 
 
 def computes_later(tensor):

@@ -1,12 +1,12 @@
 """How a call that is under way is judged, as replay judges a captured one, and which verdicts are told."""
 import torch
 
-from ditrace_modes.autocast import no_autocast
 from ditrace_modes.calls import Busy, quietly
 from ditrace_modes.link import LINK
 from ditrace_modes.native import counts, extent, judged, perturbed, probed, settled_calls, surely_right
 from ditrace_modes.saved import Saved, save_judged
 from ditrace_modes.values import described_in, rows_of, shown
+from ditrace_runner.autocast_state import no_autocast
 from ditrace_runner.call import convert, walk, wide
 from ditrace_runner.errors import Refused, first_line
 from ditrace_runner.functions import PRIVATE
