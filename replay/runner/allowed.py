@@ -4,6 +4,7 @@ import sys
 import torch
 
 from ditrace_runner import attention
+from ditrace_runner.call import walk
 from ditrace_runner.load import LOCATIONS
 from ditrace_runner.memory import is_short
 from ditrace_runner.probe import HALVES, INNER, ROUNDOFF
@@ -202,7 +203,9 @@ class Allowed:
                 self.errors[judge.role] = {}
         errors = self.errors[judge.role]
         if judge.role == "output":
-            found = errors.get("output")
+            results = enumerate(t for _, t in walk(judge.reference.results))
+            found = errors.get("output") if "output" in errors else next(
+                (errors.get(i) for i, t in results if t is not None and t.shape == r.shape and torch.equal(t, r)), None)
         else:
             leaves = zip(self.capture.leaves(), judge.reference.input_grads)
             found = next((errors.get(id(t)) for (_, t), (_, g) in leaves if g is not None and g.shape == r.shape and

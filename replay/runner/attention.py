@@ -4,11 +4,16 @@ algorithm 2, and its kernels; cuDNN's and the memory-efficient ones, too). Error
 such roundings are independent."""
 import torch
 
+from ditrace_runner.attention_backward import PLACES, Backward
+from ditrace_runner.probe import INNER
+
 ROWSUM = 2  # roundoffs of each part of the sum of dO * O, since all gradients of a row share it
+OF_SUM = 4  # roundoffs of float32 that this sum may be off by where its O is given
 
 
 def is_one(base):
-    return base == "scaled_dot_product_attention" or base.startswith("_scaled_dot_product_") and not base.endswith("_backward")
+    return base == "scaled_dot_product_attention" or base in PLACES or (
+        base.startswith("_scaled_dot_product_") and not base.endswith("_backward"))
 
 
 def clean(t):
@@ -58,9 +63,22 @@ def probabilities(q, k, mask, causal, scale):
     return clean(scores.softmax(-1))
 
 
+def errors_of_backward(capture, u):
+    """{place of a result of the operator that is the backward: the same}. The sum of dO * O is of the O that it is given."""
+    b = Backward(capture.base, capture.args, capture.kwargs)
+    p, ds = b.double().probabilities_and_gradients()
+    g, o = b.grad.detach().double(), b.out.detach().double()
+    rowsum = OF_SUM * INNER * (g * o).pow(2).sum(-1, keepdim=True).sqrt()
+    squares = b.products((u * ds).pow(2) + (p * rowsum).pow(2), (u * p).pow(2), torch.square, b.scale**2)
+    of_rows = b.products(rowsum * p, p, lambda t: t, b.scale)[0].square()  # all of a row err alike
+    return {i: clean(s + of_rows if i == 0 else s).sqrt() for i, s in enumerate(squares) if s is not None}
+
+
 def errors(capture, given, u):
     """{"output" or the id of an input: how far off each element of the result, or of its gradient, may be}, where P, dS and
     the result are rounded with the roundoff `u`."""
+    if capture.base in PLACES:
+        return errors_of_backward(capture, u)
     known = arguments(capture)
     if known is None:
         return {}

@@ -3,6 +3,8 @@ take what these operators do (native_functions.yaml of PyTorch 2.13), and give t
 operator's own backward reads (PRIVATE in functions.py) and that are not to be had here."""
 import torch
 
+from ditrace_runner import attention_backward
+
 
 def batch_norm(input, weight, bias, running_mean, running_var, training, exponential_average_factor, epsilon):
     return torch.native_batch_norm(input, weight, bias, running_mean, running_var, training, exponential_average_factor, epsilon)
@@ -72,4 +74,5 @@ PORTABLE = {
     "_scaled_dot_product_flash_attention": flash_attention,
     "_scaled_dot_product_efficient_attention": efficient_attention,
     "_scaled_dot_product_cudnn_attention": cudnn_attention,
+    **{base: attention_backward.gradients_of(base) for base in attention_backward.PLACES},
 }

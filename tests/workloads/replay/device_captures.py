@@ -19,6 +19,47 @@ image, kernel = torch.randn(2, 3, 8, 8), torch.randn(4, 3, 3, 3)
 q, k, v = (torch.randn(2, 2, 6, 8).half() for _ in range(3))
 looked = ((q.float() @ k.float().transpose(-1, -2) / 8**0.5).softmax(-1) @ v.float()).half()
 rest = [torch.zeros(1)] * 3
+
+
+def attention(q, k, v, g, bias=None, causal=False):
+    """(result, its logsumexp, gradients of all) of a kernel that computes in float32, its backward from the rounded result."""
+    dtype, scale = q.dtype, q.shape[-1]**-0.5
+    q, k, v, g = (t.float() for t in (q, k, v, g))
+    scores = q @ k.transpose(-1, -2) * scale + (0 if bias is None else bias.float())
+    scores = scores.masked_fill(torch.ones(scores.shape[-2:]).triu(1).bool(), float("-inf")) if causal else scores
+    p = scores.softmax(-1)
+    r = (p @ v).to(dtype)
+    ds = p * (g @ v.transpose(-1, -2) - (g * r.float()).sum(-1, keepdim=True))
+    grads = [ds @ k * scale, ds.transpose(-1, -2) @ q * scale, p.transpose(-1, -2) @ g, ds][:3 if bias is None else 4]
+    return r, scores.logsumexp(-1), [x.to(dtype) for x in grads]
+
+
+def turned(*tensors):
+    return [t.transpose(1, 2) for t in tensors]
+
+
+dout, bias = torch.randn(2, 2, 6, 8).half(), torch.randn(2, 2, 6, 6).half()
+plain, plain_lse, plain_grads = attention(q, k, v, dout)
+causal, causal_lse, causal_grads = attention(q, k, v, dout, causal=True)
+biased, biased_lse, biased_grads = attention(q, k, v, dout, bias)
+seed = torch.zeros((), dtype=torch.int64)
+long_lse = torch.nn.functional.pad(biased_lse, (0, 26), value=float("inf"))  # kernels round its length up to 32
+many = torch.tensor([0, 3, 6], dtype=torch.int32)
+
+
+def flash_of(dropout=0.0, is_causal=True, cumulated=None):
+    return (dout, q, k, v, causal, causal_lse, cumulated, cumulated, 6, 6, dropout, is_causal, seed, seed)
+
+
+def wrong(grads, place):
+    return [g * 1.02 if i == place else g for i, g in enumerate(grads)]
+
+
+efficient = (dout, q, k, v, bias, biased, long_lse, seed, seed, 0.0, [True] * 4)
+cudnn = (dout, q, k, v, causal, causal_lse.unsqueeze(-1), seed, seed, None, None, None, 6, 6, 0.0, True)
+inner_flash = (*turned(dout, q, k, v, causal), *flash_of()[5:])
+inner = (*turned(dout, q, k, v), None, turned(plain)[0], None, None, 6, 6, plain_lse, 0.0, seed, seed, 0, False)
+inner_grads = [*turned(*plain_grads), None]
 scaled = [torch.tensor([2.0, 4.0]), torch.tensor([float("inf")])]
 zero, one = torch.zeros(()), torch.ones(())
 CALLS = {
@@ -38,16 +79,29 @@ CALLS = {
     11: ("_scaled_dot_product_efficient_attention", (q, k, v, None, False), (looked, *rest)),
     12: ("_scaled_dot_product_efficient_attention", (q, k, v, None, False), (looked * 1.02, *rest)),
     13: ("_scaled_dot_product_efficient_attention", (q, k, v, None, False, 0.1), (looked, *rest)),
+    21: ("_scaled_dot_product_flash_attention_backward", flash_of(), causal_grads),
+    22: ("_scaled_dot_product_flash_attention_backward", flash_of(), wrong(causal_grads, 0)),
+    25: ("_scaled_dot_product_flash_attention_backward", flash_of(0.1), causal_grads),
+    27: ("_scaled_dot_product_flash_attention_backward", flash_of(cumulated=many), causal_grads),
+    29: ("_scaled_dot_product_flash_attention_backward", flash_of(is_causal=False), causal_grads),
+    31: ("_scaled_dot_product_efficient_attention_backward", efficient, biased_grads),
+    32: ("_scaled_dot_product_efficient_attention_backward", efficient, wrong(biased_grads, 3)),
+    33: ("_scaled_dot_product_cudnn_attention_backward", cudnn, causal_grads),
+    34: ("_scaled_dot_product_cudnn_attention_backward", cudnn, wrong(causal_grads, 1)),
+    35: ("_flash_attention_backward", inner_flash, turned(*causal_grads)),
+    36: ("_flash_attention_backward", inner_flash, wrong(turned(*causal_grads), 2)),
+    37: ("_efficient_attention_backward", inner, inner_grads),
+    38: ("_efficient_attention_backward", inner, [*wrong(inner_grads[:3], 0), None]),
 }
 x, weight, y = torch.randn(64, 32), torch.randn(16, 32), torch.arange(64) % 16
 cast = (x.bfloat16() @ weight.bfloat16().t())
 # cross_entropy asks log_softmax for its own dtype, which autocast leaves it; the rest is in float32.
 loss = torch.nn.functional.nll_loss(cast.log_softmax(1).float(), y)
 UNDER_AUTOCAST = {
-    21: ("torch.nn.functional.linear", (x, weight), (cast,)),
-    22: ("torch.nn.functional.linear", (x, weight), (cast * 1.05,)),
-    23: ("torch.nn.functional.cross_entropy", (cast, y), (loss,)),
-    24: ("torch.nn.functional.cross_entropy", (cast, y), (loss * 1.05,)),
+    41: ("torch.nn.functional.linear", (x, weight), (cast,)),
+    42: ("torch.nn.functional.linear", (x, weight), (cast * 1.05,)),
+    43: ("torch.nn.functional.cross_entropy", (cast, y), (loss,)),
+    44: ("torch.nn.functional.cross_entropy", (cast, y), (loss * 1.05,)),
 }
 
 
