@@ -23,6 +23,7 @@ SINGLES = (torch.float32, torch.complex64)
 TF32 = 2.0**-11  # roundoff of its numbers; a kernel may also cut off what they do not hold, which is twice as much
 OF_CUT = 6  # roundoffs of TF32 that a result may be off by: two inputs that are cut off are four
 OF_PARTS = 1.5  # roundoffs of half types, of the root of the sum of the squares of what is added up in parts
+OF_FAST = 8  # roundoffs that float32 products of tensor cores are too small by together, made of three parts that are cut off each
 OF_ORDER = 4  # roundoffs of float32 that the sums in attention may be off by, whose difference may be zero
 OF_SCALE = 4.2  # the most that all results of such a product are off by together, and what rounding is besides
 
@@ -171,8 +172,8 @@ class Allowed:
             u = ROUNDOFF[a.dtype] if a.dtype in HALVES else 2 * TF32 if self.tf32 else OF_ORDER * INNER
             off = self.attention_errors(judge, r, u)
             if off is not None:
-                more, common = more + off, common or float(a.dtype in HALVES)
                 is_exact = a.dtype == torch.float32 and not self.tf32
+                more, common = more + off, common or (OF_FAST if is_exact else float(a.dtype in HALVES))
                 whys.append("sums of attention in any order" if is_exact else "probabilities of attention and their gradients rounded")
         return ("allowed: " + ", ".join(whys), more.contiguous(), common) if whys else None
 

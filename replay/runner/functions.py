@@ -49,7 +49,11 @@ VARIADIC = set("broadcast_tensors cartesian_prod block_diag align_tensors".split
 # Which results only the operator's own backward reads, so that kernels differ in what they write there, if anything.
 PRIVATE = {"embedding_bag": {1, 2, 3}, "_embedding_bag": {1, 2, 3}, "_embedding_bag_forward_only": {1, 2, 3}, "_ctc_loss": {1},
            "cudnn_batch_norm": {3}, "_scaled_dot_product_efficient_attention": {1, 2, 3},
-           "_scaled_dot_product_flash_attention": set(range(1, 9)), "_scaled_dot_product_cudnn_attention": set(range(1, 9))}
+           "_scaled_dot_product_flash_attention": set(range(1, 9)), "_scaled_dot_product_cudnn_attention": set(range(1, 9)),
+           "log_sigmoid_forward": {1}}
+# Statistics, at these places, which devices give in float32 where the CPU gives half types.
+STATISTICS = dict.fromkeys("native_layer_norm native_batch_norm _native_batch_norm_legit _batch_norm_with_update "
+                           "native_group_norm".split(), {1, 2})
 ORDERED = set("sort topk argsort argmax argmin max min kthvalue median mode cummax cummin".split())
 
 

@@ -4,7 +4,7 @@ import torch
 
 HALVES = {torch.float16, torch.bfloat16}
 ROUNDOFF = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8, torch.float32: 2.0**-24, torch.float64: 2.0**-53,
-            torch.complex64: 2.0**-24, torch.complex128: 2.0**-53}
+            torch.complex32: 2.0**-11, torch.complex64: 2.0**-24, torch.complex128: 2.0**-53}
 SPACING = {}  # of dtypes that cannot be computed with
 for _name, _bits in (("float8_e5m2", 3), ("float8_e4m3fn", 4), ("float8_e5m2fnuz", 3), ("float8_e4m3fnuz", 4)):
     if hasattr(torch, _name):

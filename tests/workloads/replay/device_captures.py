@@ -1,4 +1,4 @@
-"""Captures of operators that one library alone has, and under autocast of CUDA, for the tests of replay:
+"""Captures of operators that one library alone has, and of what CUDA rounds and the CPU does not, for the tests of replay:
 device_captures.py FOLDER. Those of even numbers are wrong, and printed."""
 import json
 import os
@@ -105,6 +105,48 @@ UNDER_AUTOCAST = {
 }
 
 
+def wrong_at(t, place, factor=1.05):
+    t = t.clone()
+    t[place] = t[place] * factor
+    return t
+
+
+def so_far(t):
+    """Each sum rounded before the next number is added."""
+    sums = [t[0]]
+    for row in t[1:]:
+        sums.append(sums[-1] + row)
+    return torch.stack(sums)
+
+
+roundoff = 2.0**-24
+numbers, matrix, points = torch.randint(-9, 9, (6, 8)), torch.randn(9, 9), torch.randn(64, dtype=torch.complex64)
+spectrum = torch.fft.fft(numbers.double())
+noisy = (spectrum + torch.randn(6, 8) * roundoff * spectrum.abs().max()).to(torch.complex64)
+values = torch.linalg.svdvals(matrix.double())
+angles = points.to(torch.complex128).atan()
+turned_by = (angles * (1 + 0.7j * roundoff)).to(torch.complex64)
+steps = torch.randn(6, 32).bfloat16()
+equal = torch.tensor([[3, 3, 5, 5, 7], [1, 2, 2, 1, 0]])
+rows = torch.randn(4, 16).half()
+mean, rstd = rows.float().mean(1, keepdim=True), (rows.float().var(1, keepdim=True, unbiased=False) + 1e-5).rsqrt()
+norm = (rows, [16], None, None, 1e-5)
+ON_DEVICES = {
+    51: ("torch.fft.fft", (numbers,), (noisy,)),
+    52: ("torch.fft.fft", (numbers,), (wrong_at(noisy, (2, 3)),)),
+    53: ("torch.linalg.svdvals", (matrix,), ((values + 9 * roundoff * values[0]).float(),)),
+    54: ("torch.linalg.svdvals", (matrix,), (wrong_at(values, 4, 1.001).float(),)),
+    55: ("torch.atan", (points,), (turned_by,)),
+    56: ("torch.atan", (points,), (wrong_at(turned_by, 7),)),
+    57: ("torch.cumsum", (steps, 0), (so_far(steps),)),
+    58: ("torch.cumsum", (steps, 0), (wrong_at(so_far(steps), (3, 5), 1.5),)),
+    59: ("torch.mode", (equal,), ((torch.tensor([5, 2]), torch.tensor([3, 2])),)),
+    60: ("torch.mode", (equal,), ((torch.tensor([7, 2]), torch.tensor([4, 2])),)),
+    61: ("aten::native_layer_norm", norm, (((rows.float() - mean) * rstd).half(), mean, rstd)),
+    62: ("aten::native_layer_norm", norm, (((rows.float() - mean) * rstd).half(), mean, rstd * 1.01)),
+}
+
+
 def save(n, name, args, results, written=None, device="cpu", **about):
     folder = os.path.join(sys.argv[1], f"op_tools_results/op_capture_results/{name}/7/{n}/2026-01-01-00-00-00")
     os.makedirs(folder)
@@ -123,3 +165,5 @@ for n, (name, *call) in CALLS.items():
 if hasattr(torch, "get_autocast_dtype"):  # where what autocast of a device does can be seen without it
     for n, call in UNDER_AUTOCAST.items():
         save(n, *call, device="cuda:0", autocast={"cuda": "bfloat16"})
+for n, call in ON_DEVICES.items():
+    save(n, *call, device="cuda:0")
