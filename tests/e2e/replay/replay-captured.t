@@ -91,7 +91,7 @@ replays() {
 	[ ! -d "$T"/device/*/*/aten::_scaled_dot_product_flash_attention_backward ] || without="27 29"
 	"${replay[@]}" --of captured --format csv "$T/device" >"$T/csv" 2>"$T/err"
 	is "operators of one library alone, and under autocast of a device: those are wrong that are" \
-		"$(sed -nE 's/^[^,]*,([0-9]+),.*,wrong,.*/\1/p' "$T/csv" | sort -n | xargs)" "$(xargs -n 1 <"$T/made" | sort -n | xargs)"
+		"$(sed -nE 's/^[^,]*,([0-9]+),.*,wrong,.*/\1/p' "$T/csv" | sort -nu | xargs)" "$(xargs -n 1 <"$T/made" | sort -n | xargs)"
 	is "and no right one is left out, but what has no reference" "$(sed -nE 's/^aten::[^,]*,([0-9]+),.*,not run,.*/\1/p' "$T/csv" | xargs)" "$without"
 	[ -z "$without" ] || like "a dropout in the backward of attention is told" "$T/csv" '_flash_attention_backward,25,.*,not compared,.*it had a dropout inside'
 	[ -z "$without" ] || like "so are sequences of several lengths" "$T/csv" '_flash_attention_backward,27,.*,not run,.*sequences of several lengths'
