@@ -128,14 +128,14 @@ class Writer:
     def save(self, folder, part, name, args, **more):
         torch.save(dict(name=name, args=tuple(args), identifier=part, **{"kwargs": {}, **more}), os.path.join(folder, part + ".pth"))
 
-    def add(self, name, args, kwargs, g, result, grads, what, kind, size, role):
+    def add(self, name, args, kwargs, g, result, grads, what, kind, size, role, of=None):
         self.n += 1
         folder = os.path.join(self.root, "captures", name, "1", str(self.n), "2026-01-01-00-00-00")
         os.makedirs(folder)
         self.save(folder, "input", name, args, kwargs=kwargs)
         self.save(folder, "output", name, (result,))
         self.save(folder, "grad_outputs", name, (g,))
-        self.save(folder, "grad_inputs", name, grads, of=[str(i) for i in range(len(grads))])
+        self.save(folder, "grad_inputs", name, grads, of=of or [str(i) for i in range(len(grads))])
         self.cases.append(dict(id=self.n, op=name, what=what, kind=kind, dtype=str(g.dtype)[6:], size=size, moved=1e9, role=role,
                                **dict.fromkeys(("ditorch", "assert_close", "msprobe", "dynamo"))))
 
