@@ -7,6 +7,7 @@ import torch
 from ditrace_runner.attention_backward import PLACES, Backward
 from ditrace_runner.probe import INNER
 
+LEAST = 2.0**-25  # half of the spacing of float16's subnormal numbers
 ROWSUM = 2  # roundoffs of each part of the sum of dO * O, since all gradients of a row share it
 OF_SUM = 4  # roundoffs of float32 that this sum may be off by where its O is given
 
@@ -18,6 +19,12 @@ def is_one(base):
 
 def clean(t):
     return torch.nan_to_num(t, nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def rounded(t, u, dtype):
+    """The squares of what t is off by after rounding, which leaves no digits of what is far too small for float16."""
+    least = t.abs().clamp_max(LEAST) if dtype == torch.float16 else 0 * t
+    return torch.maximum((u * t).abs(), least).square()
 
 
 def squares_to(t, shape):
@@ -69,7 +76,8 @@ def errors_of_backward(capture, u):
     p, ds = b.double().probabilities_and_gradients()
     g, o = b.grad.detach().double(), b.out.detach().double()
     rowsum = OF_SUM * INNER * (g * o).pow(2).sum(-1, keepdim=True).sqrt()
-    squares = b.products((u * ds).pow(2) + (p * rowsum).pow(2), (u * p).pow(2), torch.square, b.scale**2)
+    of_p, of_ds = (rounded(t, u, b.query.dtype) for t in (p, ds))
+    squares = b.products(of_ds + (p * rowsum).pow(2), of_p, torch.square, b.scale**2)
     of_rows = b.products(rowsum * p, p, lambda t: t, b.scale)[0].square()  # all of a row err alike
     return {i: clean(s + of_rows if i == 0 else s).sqrt() for i, s in enumerate(squares) if s is not None}
 
@@ -86,17 +94,18 @@ def errors(capture, given, u):
     heads = q0.shape[-3] if q0.dim() > 2 else 1
     q, k, v = (widened(t, heads) for t in (q0, k0, v0))
     p = probabilities(q, k, mask, causal, scale)
-    found = {"output": u * (p.pow(2) @ v.pow(2)).sqrt()}
+    of_p = rounded(p, u, q0.dtype)
+    found = {"output": (of_p @ v.pow(2)).sqrt()}
     g = next((t for t in given or () if isinstance(t, torch.Tensor)), None)
     if g is None or g.shape != (p @ v).shape:
         return found
     g, o = g.detach().double(), p @ v
     rowsum = ROWSUM * u * (g * o).pow(2).sum(-1, keepdim=True).sqrt()
     ds = p * (g @ v.transpose(-1, -2) - (g * o).sum(-1, keepdim=True))
-    own = (u * ds).pow(2)
+    own = rounded(ds, u, q0.dtype)
     squares = [(q0, scale**2 * (own @ k.pow(2) + (rowsum * (p @ k)).pow(2))),
                (k0, scale**2 * ((own + (p * rowsum).pow(2)).transpose(-1, -2) @ q.pow(2))),
-               (v0, u**2 * (p.pow(2).transpose(-1, -2) @ g.pow(2)))]
+               (v0, of_p.transpose(-1, -2) @ g.pow(2))]
     if isinstance(mask, torch.Tensor) and mask.dtype != torch.bool:
         squares.append((mask, own + (p * rowsum).pow(2)))
     for t, s in squares:

@@ -3,7 +3,7 @@ import contextlib
 
 import torch
 
-from ditrace_runner import choices
+from ditrace_runner import choices, memory
 from ditrace_runner.allowed import Allowed, cut_off, device_of
 from ditrace_runner.call import Call, convert, gapped, is_float, transposed, walk, wide
 from ditrace_runner.errors import Refused, Skipped, first_line
@@ -63,6 +63,10 @@ def with_note(say, note):
     return {**say, "note": f"{say['note']}; {note}" if "note" in say else note}
 
 
+THREADS = (1, 2, 4)  # among which the CPU's sums are split
+STACKS = 64 << 20  # bytes; a process that cannot start a thread is ended by the library that wants it
+
+
 class Judge:
     """One request for the accuracy of a call."""
 
@@ -103,12 +107,14 @@ class Judge:
     def judge(self, grads):
         c = self.capture
         cap = max([ROUNDOFF[t.dtype] for t in self.floats(self.actual_results)] or [0])
-        self.moved, self.cut = [], None
+        self.moved, self.cut, self.split = [], None, 0
         self.allowed = Allowed(c, device_of(self.floats(self.actual_results), self.request["of"]),
                                self.knows_settings or self.request["of"] != "captured")
         if cap and not c.is_of_bits() and any(is_float(t) for t in c.tensors):
             self.moved = self.perturbed(grads, cap)
-            self.moved += self.other_layouts(grads) if self.moved else []
+            split = self.other_threads(grads) if self.moved else []
+            self.moved += self.other_layouts(grads) + split if self.moved else []
+            self.split = len(split)
             if self.moved and self.allowed.tf32:
                 self.cut = self.variant(grads, to64=True, noise=cut_off)
                 self.moved.append(self.cut)
@@ -156,6 +162,24 @@ class Judge:
             except Exception as e:
                 if is_short(e):
                     raise
+        return found
+
+    def other_threads(self, grads):
+        """Kernels of the CPU whose sums each thread has a part of, as those of weights' gradients, err otherwise on another
+        number of threads."""
+        left = memory.room()
+        if self.cpu is None or self.cpu.dtype is not None or not self.may_switch or left is not None and left < STACKS:
+            return []
+        found, own = [], torch.get_num_threads()
+        for threads in (n for n in THREADS if n != own):
+            try:
+                torch.set_num_threads(threads)
+                found.append(self.variant(grads))
+            except Exception as e:
+                if is_short(e):
+                    raise
+            finally:
+                torch.set_num_threads(own)
         return found
 
     def floats(self, results):
@@ -399,7 +423,8 @@ class Judge:
             probe = self.probe(r, moved, c)
         reach, common, allowance = (probe.reach, probe.common, probe.allowance) if probe else (1.0, 0.0, None)
         if cpu is not None and a.dtype in ROUNDOFF and r.numel() and not exact:
-            allowance = with_witness(allowance, r, [cpu, *others], roundoff_of(a.dtype, reach))
+            is_split = any(not torch.equal(x.to(cpu.dtype), cpu) for x in others[len(others) - self.split:])
+            allowance = with_witness(allowance, r, [cpu, *others], roundoff_of(a.dtype, reach), is_split)
         more = self.allowed.of(self, a, r, probe, cut)
         if more:
             why, by, together = more

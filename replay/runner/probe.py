@@ -109,10 +109,19 @@ def parts(t):
     return torch.view_as_real(t) if t.is_complex() else t
 
 
-def with_witness(allowance, reference, cpus, roundoff):
+def steady(allowance):
+    """An estimate of few runs, no smaller by chance than its row has it, but at most doubled."""
+    if not allowance.dim():
+        return allowance
+    row = allowance.pow(2).mean(-1, keepdim=True).sqrt()
+    return torch.maximum(allowance, torch.minimum(row, 2 * allowance))
+
+
+def with_witness(allowance, reference, cpus, roundoff, is_split=False):
     """The allowance, and two thirds of what the CPU's own kernels are off by beyond it and beyond `roundoff`: at most, among
     results of about the same size, and at most in terms of the allowance. Where it is no rounding of the result, but of
-    something larger, results that are smaller still have it as well."""
+    something larger, results that are smaller still have it as well. is_split: the parts of its sums are rounded, and which ones depends
+    on the number of threads."""
     r = parts(reference)
     size = torch.nan_to_num(r, nan=0.0, posinf=0.0, neginf=0.0).abs()
     allowed = roundoff * size if allowance is None else roundoff * size + allowance
@@ -136,7 +145,8 @@ def with_witness(allowance, reference, cpus, roundoff):
     if allowance is not None:
         moves = allowance > 0
         times = torch.where(moves, over / allowance.clamp_min(SMALLEST), torch.zeros_like(over)).max()
-        found = torch.where(moves, torch.minimum(found, times * allowance), found)
+        most_of_each = torch.where(below[octave] > 0, steady(allowance), allowance) if is_split else allowance
+        found = torch.where(moves, torch.minimum(found, times * most_of_each), found)
     found = 2 / 3 * found + (0.0 if allowance is None else allowance)
     return torch.nan_to_num(found, nan=float("inf"), posinf=float("inf"))
 

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from make import ROUNDOFF, one_wrong, round_to, zero_tail
 
 TF32 = 2.0**-11
+BACKWARD = "aten::_scaled_dot_product_flash_attention_backward"
 SDPA = "torch.nn.functional.scaled_dot_product_attention"
 
 
@@ -128,32 +129,56 @@ class Writer:
     def save(self, folder, part, name, args, **more):
         torch.save(dict(name=name, args=tuple(args), identifier=part, **{"kwargs": {}, **more}), os.path.join(folder, part + ".pth"))
 
-    def add(self, name, args, kwargs, g, result, grads, what, kind, size, role):
+    def add(self, name, args, kwargs, g, result, grads, what, kind, size, role, of=None):
         self.n += 1
         folder = os.path.join(self.root, "captures", name, "1", str(self.n), "2026-01-01-00-00-00")
         os.makedirs(folder)
         self.save(folder, "input", name, args, kwargs=kwargs)
-        self.save(folder, "output", name, (result,))
-        self.save(folder, "grad_outputs", name, (g,))
-        self.save(folder, "grad_inputs", name, grads, of=[str(i) for i in range(len(grads))])
+        self.save(folder, "output", name, result if isinstance(result, tuple) else (result,))
+        if grads:
+            self.save(folder, "grad_outputs", name, (g,))
+            self.save(folder, "grad_inputs", name, grads, of=of or [str(i) for i in range(len(grads))])
         self.cases.append(dict(id=self.n, op=name, what=what, kind=kind, dtype=str(g.dtype)[6:], size=size, moved=1e9, role=role,
                                **dict.fromkeys(("ditorch", "assert_close", "msprobe", "dynamo"))))
 
     def faults(self, common, size, result, grads, roundoff, kind):
-        def scaled(r, *_):
-            return (r.double() * (1 - 6 * roundoff)).to(r.dtype)
+        of = [result, *grads]
+        for what, place, wrong in faults_of(of, roundoff):
+            changed = [wrong if i == place else x for i, x in enumerate(of)]
+            self.add(*common, changed[0], changed[1:], "fault", what, size, "grad" if place else "output")
 
-        def one(r, ref, gen):
-            wrong = one_wrong(r, ref, gen, "zero")
-            return torch.where(wrong == r, r, (r.double() * by).to(r.dtype))
+    def backward(self, dtype, size, causal):
+        """The operator that is the backward of fused attention: its results are gradients."""
+        gen = torch.Generator().manual_seed(5)
+        q, k, v, g = ((torch.randn(2, 4, 33, 32, generator=gen) * size).to(dtype) for _ in range(4))
+        o, grads = fused(lambda t: t.to(dtype).float(), lambda o: o.float())(q, k, v, g, causal)
+        seed, lse = torch.zeros((), dtype=torch.int64), logsumexp(q.float(), k.float(), causal)
+        common = (BACKWARD, (g, q, k, v, o, lse, None, None, 33, 33, 0.0, causal, seed, seed), {}, g)
+        self.add(*common, tuple(grads), [], "correct", "fused backward", size, "output")
+        for what, place, wrong in faults_of(grads, ROUNDOFF[dtype]):
+            self.add(*common, tuple(wrong if i == place else x for i, x in enumerate(grads)), [], "fault", what, size, "output")
 
-        by = 1.1 if result.dtype == torch.bfloat16 else 1.05  # 5 % are no more than 13 of its roundoffs
-        for what, fault in ((f"one x{by}", one), ("zero tail", zero_tail), ("scaled", scaled)):
-            for place in range(-1, len(grads)):
-                right = result if place < 0 else grads[place]
-                wrong = fault(right, right.double(), torch.Generator().manual_seed(place + 2))
-                self.add(*common, wrong if place < 0 else result, [wrong if i == place else x for i, x in enumerate(grads)],
-                         "fault", f"{what}", size, "output" if place < 0 else "grad")
+
+def logsumexp(q, k, causal):
+    scores = q @ k.transpose(-1, -2) * q.shape[-1]**-0.5
+    seen = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+    return (scores.masked_fill(~seen, float("-inf")) if causal else scores).logsumexp(-1)
+
+
+def faults_of(results, roundoff):
+    """(what, place, the wrong result)"""
+    by = 1.1 if results[0].dtype == torch.bfloat16 else 1.05  # 5 % are no more than 13 of its roundoffs
+
+    def scaled(r, *_):
+        return (r.double() * (1 - 6 * roundoff)).to(r.dtype)
+
+    def one(r, ref, gen):
+        wrong = one_wrong(r, ref, gen, "zero")
+        return torch.where(wrong == r, r, (r.double() * by).to(r.dtype))
+
+    for what, fault in ((f"one x{by}", one), ("zero tail", zero_tail), ("scaled", scaled)):
+        for place, right in enumerate(results):
+            yield what, place, fault(right, right.double(), torch.Generator().manual_seed(place + 1))
 
 
 def main():
@@ -178,6 +203,10 @@ def main():
                     w.add(*common, result, grads, "correct" if w.is_device else "fault", kind, size, "output")
                     if w.is_device:
                         w.faults(common, size, result, grads, TF32 if dtype == torch.float32 else ROUNDOFF[dtype], kind)
+    for dtype in (torch.bfloat16, torch.float16) if w.is_device and hasattr(torch.ops.aten, BACKWARD[6:]) else ():
+        for causal in (False, True):
+            for size in (1.0, 4.0)[:a.sizes]:
+                w.backward(dtype, size, causal)
     with open(os.path.join(a.folder, "cases.json"), "w") as f:
         json.dump(w.cases, f)
     print(f"{len(w.cases)} cases, {sum(c['what'] == 'fault' for c in w.cases)} faults", file=sys.stderr)

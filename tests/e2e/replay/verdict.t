@@ -27,6 +27,13 @@ verdicts() {
 	fi
 	ok "no correct kernel is called wrong, fewer than 3 % of the faults are missed" corpus make --seeds 1 --sizes 1 "${part[@]}"
 	ok "of at least $least" [ "$(sed -n 's/.* \([0-9]*\) faults$/\1/p' "$T/made")" -ge $least ]
+	if in_long; then
+		ok "sums that any number of threads has a part of are not wrong" corpus threads
+	elif of_first_torch; then
+		ok "sums that any number of threads has a part of are not wrong" corpus threads --sizes 1 --threads 1,3,8 --dtypes bfloat16
+	else
+		skip "sums of several threads: make test-long"
+	fi
 	ok "what PyTorch's settings allow a device to round is not wrong either, nor hides it faults" corpus devices cuda:0 --sizes 1
 	if [ "${TORCH%%.*}" = 1 ]; then
 		skip "on the CPU it is a fault: one of 20 is missed, a convolution in bfloat16 that is rounded before its bias"
