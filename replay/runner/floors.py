@@ -16,7 +16,7 @@ NORMS = set("instance_norm batch_norm layer_norm group_norm".split())
 # Factorisations, and what comes of one: they are as exact as n roundoffs (of 2v) of the largest number of the matrix.
 SPECTRAL = {"svdvals": 0, "svd": 1, "eigvalsh": 0, "eigh": 0, "symeig": 0}
 SOLVED = set("solve solve_ex inv inv_ex pinv householder_product norm nuclear_norm matrix_norm matrix_exp".split())
-OF_SQUARES = 4  # scale of matrix_exp, in n roundoffs: each squaring doubles that of the one before
+OF_SCALE = 4  # the most that all numbers are off by together, in n roundoffs
 
 
 def size_of(r):
@@ -96,7 +96,7 @@ class Floors:
             return
         for more in filter(None, (self.of_halves() if self.dtype in HALVES | {torch.complex32} else None, self.of_matrices())):
             why, by = more
-            yield why, self.as_parts(by), OF_SQUARES * self.n() if short(self.base) == "matrix_exp" else 0.0
+            yield why, self.as_parts(by), OF_SCALE * self.n() if short(self.base) in SOLVED else 0.0
 
     def as_parts(self, by):
         """As the allowance is, which complex numbers have for both of their parts."""

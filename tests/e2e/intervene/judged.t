@@ -82,8 +82,16 @@ cross_entropy None None forward torch.bfloat16
 on the CPU None None"
 }
 
+# The program's choice of kernels holds for the reference, too, which then needs none of them.
+of_one_backend() {
+	"$(warmed)" -c 'import torch.nn.attention' 2>/dev/null || return 0
+	judged --compare scaled_dot_product_attention -- "$W/intervene/one_backend.py"
+	like "attention that the CPU has no kernel left for is judged" "$T/err" '^ditrace: compare: 1 backward, 4 tensors judged, 0 not$'
+}
+
 compare() {
 	compares
+	of_one_backend
 	under_autocast
 	under_cuda_autocast
 }

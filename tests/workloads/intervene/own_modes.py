@@ -8,6 +8,8 @@ from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._python_dispatch import TorchDispatchMode
 
 SEEN = []
+# An operator that computes with conjugates of its own.
+print(torch.linalg.pinv(torch.tensor([[2, 1j], [1 + 1j, 3]])).tolist())
 
 
 class Named(TorchFunctionMode):

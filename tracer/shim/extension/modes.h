@@ -79,6 +79,19 @@ object *modes_refresh(object *self, object *unused);
 object *modes_is_inside(object *self, object *unused);
 object *modes_is_busy(object *self, object *unused);
 
+/* modes_keys.c: PyTorch (1.13.1 and 2.13.0) asks a TorchDispatchMode with the keys of conjugates,
+ * negatives and tensors of zeros excluded. An operator that is called there and computes with such
+ * views of its own (linalg_pinv of complex numbers) takes them for the tensors that they are views
+ * of, and gives other numbers than without the mode. */
+
+/* Fetch what is needed from modes/. False with Python's error set: a name is missing. */
+bool modes_keys_ready(void);
+
+/* Include them in this thread: those that were excluded, for modes_keys_exclude, which preserves
+ * Python's error. */
+unsigned modes_keys_include(void);
+void modes_keys_exclude(unsigned included);
+
 /* modes_functions.c */
 
 /* Put the functions of the library that modes/ calls into that dict. False: Python's error is set.

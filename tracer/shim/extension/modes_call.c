@@ -210,24 +210,26 @@ static object *asked_for(object *mode, struct asked *a)
 	return r;
 }
 
-static object *mode_call(object *mode, object *args, object *keywords)
-{
-	struct asked a;
-	if (!asked_parse(&a, args, keywords))
-		return NULL;
-	inside++;
-	object *r = asked_for(mode, &a);
-	inside--;
-	python_drop(a.args);
-	return r;
-}
-
 /* The modes of both levels. Never freed: a thread may still have one on its stack after it is out
  * of use. */
 static struct kind {
 	const char *attribute; /* under which PyTorch looks up mode_call */
 	object *mode, *call;
 } kinds[] = {{"__torch_function__", NULL, NULL}, {"__torch_dispatch__", NULL, NULL}};
+
+static object *mode_call(object *mode, object *args, object *keywords)
+{
+	struct asked a;
+	if (!asked_parse(&a, args, keywords))
+		return NULL;
+	unsigned included = mode == kinds[1].mode ? modes_keys_include() : 0;
+	inside++;
+	object *r = asked_for(mode, &a);
+	inside--;
+	modes_keys_exclude(included);
+	python_drop(a.args);
+	return r;
+}
 
 /* PyTorch's dispatcher gets mode_call from the instance; torch.compile looks at the class, and uses
  * the Python method there, if what the instance gives is a bound method, too. */
@@ -323,7 +325,8 @@ object *modes_look_up(object *self, object *args)
 	own.pop = python_kept(py.PyTuple_GetItem(args, 1));
 	if (modes_names(names, sizeof(names) / sizeof(names[0])) && modes_counts_ready() &&
 	    nest_ready() && numbers_ready() && modes_change_ready() && modes_copies_ready() &&
-	    modes_fallback_ready() && modes_cast_ready() && modes_compare_ready()) {
+	    modes_keys_ready() && modes_fallback_ready() && modes_cast_ready() &&
+	    modes_compare_ready()) {
 		modes_ready = true;
 		return python_none();
 	}

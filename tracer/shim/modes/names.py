@@ -27,6 +27,10 @@ GRAD, SET_GRAD, DISPATCHING = torch.is_grad_enabled, torch._C._set_grad_enabled,
 AUTOCAST, AUTOCAST_CPU = autocast_state.ANY, autocast_state.CPU
 TRACING_STATE, TORCH_NAMES = torch._C._get_tracing_state, vars(torch)
 TO_DLPACK, UINT8, IS_CONJ, IS_NEG = torch._C._to_dlpack, torch.uint8, torch.Tensor.is_conj, torch.Tensor.is_neg
+# Which a mode of operators is asked with the exclusion of (modes_keys.c).
+KEYS = ("Conjugate", "Negative", "ZeroTensor")
+IS_EXCLUDED = getattr(torch._C, "_dispatch_tls_is_dispatch_key_excluded", None)
+SET_EXCLUDED = getattr(torch._C, "_dispatch_tls_set_dispatch_key_excluded", None)
 IS_WRAPPED = getattr(getattr(torch._C, "_functorch", None), "is_functorch_wrapped_tensor", None)
 
 
