@@ -15,7 +15,9 @@ OF_RESAMPLED = 2  # roundoffs of the root of the sum of the squares of what is a
 NORMS = set("instance_norm batch_norm layer_norm group_norm".split())
 # Factorisations, and what comes of one: they are as exact as n roundoffs (of 2v) of the largest number of the matrix.
 SPECTRAL = {"svdvals": 0, "svd": 1, "eigvalsh": 0, "eigh": 0, "symeig": 0}
-SOLVED = set("solve solve_ex inv inv_ex pinv householder_product norm nuclear_norm matrix_norm matrix_exp".split())
+SOLVED = set("solve solve_ex inv inv_ex pinv householder_product nuclear_norm matrix_exp".split())
+MAY_BE_NUCLEAR = ("norm", "matrix_norm")
+FEW = 16  # columns; of more the errors cancel
 OF_SCALE = 4  # the most that all numbers are off by together, in n roundoffs
 
 
@@ -46,7 +48,12 @@ class Floors:
         self.v = inner(a.dtype, self.u)
 
     def n(self):
-        return max([n for t in self.judge.capture.tensors for n in t.shape[-2:]] or [1])
+        n = max([n for t in self.judge.capture.tensors for n in t.shape[-2:]] or [1])
+        return min(n, (FEW * n)**0.5)
+
+    def is_solved(self):
+        c, name = self.judge.capture, short(self.base)
+        return name in SOLVED or name in MAY_BE_NUCLEAR and "nuc" in (c.kwargs.get("p"), c.kwargs.get("ord"), *c.args[1:2])
 
     def of_halves(self):
         """What kernels of devices round to half types where the CPU's do not."""
@@ -63,8 +70,7 @@ class Floors:
 
     def of_matrices(self):
         """What the solvers of devices are off by."""
-        name = short(self.base)
-        if SPECTRAL.get(name) == self.place and self.role == "output" or name in SOLVED and self.n() > 1:
+        if SPECTRAL.get(short(self.base)) == self.place and self.role == "output" or self.is_solved() and self.n() > 1:
             return "n roundoffs of the largest", 2 * self.n() * self.v * largest(self.r)
         return None
 
@@ -96,7 +102,7 @@ class Floors:
             return
         for more in filter(None, (self.of_halves() if self.dtype in HALVES | {torch.complex32} else None, self.of_matrices())):
             why, by = more
-            yield why, self.as_parts(by), OF_SCALE * self.n() if short(self.base) in SOLVED else 0.0
+            yield why, self.as_parts(by), OF_SCALE * self.n() if self.is_solved() else 0.0
 
     def as_parts(self, by):
         """As the allowance is, which complex numbers have for both of their parts."""
