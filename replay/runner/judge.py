@@ -423,7 +423,7 @@ class Judge:
             probe = self.probe(r, moved, c)
         reach, common, allowance = (probe.reach, probe.common, probe.allowance) if probe else (1.0, 0.0, None)
         if cpu is not None and a.dtype in ROUNDOFF and r.numel() and not exact:
-            is_split = any(not torch.equal(x.to(cpu.dtype), cpu) for x in others[len(others) - self.split:])
+            is_split = any(not torch.equal(x.to(r.dtype), cpu.to(r.dtype)) for x in others[len(others) - self.split:])
             allowance = with_witness(allowance, r, [cpu, *others], roundoff_of(a.dtype, reach), is_split)
         more = self.allowed.of(self, a, r, probe, cut)
         if more:
