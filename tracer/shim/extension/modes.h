@@ -82,7 +82,8 @@ object *modes_is_busy(object *self, object *unused);
 /* modes_keys.c: PyTorch (1.13.1 and 2.13.0) asks a TorchDispatchMode with the keys of conjugates,
  * negatives and tensors of zeros excluded. An operator that is called there and computes with such
  * views of its own (linalg_pinv of complex numbers) takes them for the tensors that they are views
- * of, and gives other numbers than without the mode. */
+ * of, and gives other numbers than without the mode. Within a mode of the program's own it does so
+ * anyway, and gives the right ones beneath this one. */
 
 /* Fetch what is needed from modes/. False with Python's error set: a name is missing. */
 bool modes_keys_ready(void);
