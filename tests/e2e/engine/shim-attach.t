@@ -177,7 +177,7 @@ kill_often() {
 	RANDOM=1
 	for ((i = 0; i < KILLS; i++)); do
 		start_as tracer "$DITRACE" attach --engine shim "$child" -o "$T/killed" >/dev/null 2>"$T/killed.err"
-		[ $((i % 2)) = 0 ] || state "$child" recording || return 1
+		[ $((i % 2)) = 0 ] || state "$child" recording || { cat "$T/killed.err"; return 1; }
 		sleep "0.$(printf %03d $((RANDOM % 1000)))"
 		kill -9 "$tracer" 2>/dev/null
 		wait "$tracer" 2>/dev/null
