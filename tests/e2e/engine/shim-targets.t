@@ -52,6 +52,13 @@ in_ops() {
 	gone
 }
 
+# A lock of Python is waited for in a function of the C library that has no symbol.
+in_locks() {
+	python engine/in_locks.py
+	ok "all of whose threads wait for locks" "${enter[@]}" --for 1s "$child"
+	gone
+}
+
 debugged() {
 	start_as debugger python3 "$W/debugger.py" "$child" >"$T/debugger"
 	wait_line "$T/debugger" tracing
@@ -162,6 +169,7 @@ mounts() {
 targets() {
 	enter=("$DITRACE" attach --engine shim -o "$T/data")
 	in_ops
+	in_locks
 	in_a_dataloader
 	late
 	mounts

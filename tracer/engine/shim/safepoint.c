@@ -27,7 +27,7 @@ struct safepoints {
 	unsigned n;
 	struct {
 		uint64_t begin, end;
-	} range[RANGES]; /* addresses of the functions in `waiting` */
+	} range[RANGES]; /* addresses of the functions in `waiting` and what they end in */
 };
 
 /* Functions that wait or merely make a system call, and hold no lock of the C library then. */
@@ -107,39 +107,74 @@ static enum owner owner_of(const char *name)
 
 struct adding {
 	struct safepoints *s;
+	struct elf_file *f;
 	uint64_t bias;
 };
 
-static int add_range(const struct elf_symbol *sym, void *arg)
+static void add_range(struct adding *a, uint64_t vaddr, uint64_t size)
 {
-	struct adding *a = arg;
-	for (unsigned i = 0; waiting[i]; i++) {
-		if (strcmp(sym->name, waiting[i]) || !sym->is_function || !sym->size)
-			continue;
-		if (a->s->n == RANGES)
-			return 1;
-		uint64_t begin = sym->vaddr + a->bias;
-		a->s->range[a->s->n].begin = begin;
-		a->s->range[a->s->n++].end = begin + sym->size;
-	}
+	struct safepoints *s = a->s;
+	const uint64_t begin = vaddr + a->bias;
+	unsigned i = 0;
+	while (i < s->n && s->range[i].begin != begin)
+		i++;
+	if (!size || i < s->n || s->n == RANGES)
+		return;
+	s->range[s->n].begin = begin;
+	s->range[s->n++].end = begin + size;
+}
+
+static int add_symbol(const struct elf_symbol *sym, void *arg)
+{
+	for (unsigned i = 0; waiting[i]; i++)
+		if (!strcmp(sym->name, waiting[i]) && sym->is_function)
+			add_range(arg, sym->vaddr, sym->size);
+	return 0;
+}
+
+/* What the function jumps to in place of its own end is on the stack for it, without a symbol:
+ * sem_wait waits in such a function (glibc 2.36, nptl/sem_wait.c). */
+static void add_tail_calls(struct adding *a, struct arch_decoder *d, uint64_t vaddr, uint64_t size)
+{
+	const uint8_t *code = elf_bytes(a->f, vaddr, size);
+	struct arch_insn insn;
+	for (uint32_t off = 0; code && !arch_decode(d, code, size, vaddr, off, &insn);
+	     off += insn.len)
+		if ((insn.flow == ARCH_FLOW_JUMP || insn.flow == ARCH_FLOW_COND) &&
+		    insn.target - vaddr >= size)
+			add_range(a, insn.target, elf_function_size(a->f, insn.target));
+}
+
+static int add_functions(struct adding *a)
+{
+	struct arch_decoder *d = arch_decoder_new();
+	unsigned i = a->s->n;
+	if (!d)
+		return -ENOMEM;
+	elf_each_symbol(a->f, false, add_symbol, a);
+	for (; i < a->s->n; i++)
+		add_tail_calls(a, d, a->s->range[i].begin - a->bias,
+			       a->s->range[i].end - a->s->range[i].begin);
+	arch_decoder_free(d);
 	return 0;
 }
 
 static int add_library(struct safepoints *s, pid_t pid, const struct mapping *m, struct err *e)
 {
 	struct adding a = {.s = s};
-	struct elf_file *f;
 	int fd = maps_open(pid, m, e);
-	int r = fd < 0 ? fd : elf_file_open_fd(fd, m->path, &f, e);
+	int r = fd < 0 ? fd : elf_file_open_fd(fd, m->path, &a.f, e);
 	if (fd >= 0)
 		close(fd);
 	if (r)
 		return r;
-	r = elf_bias(f, m, &a.bias);
-	if (!r)
-		elf_each_symbol(f, false, add_range, &a);
-	elf_file_close(f);
-	return r ? err_set(e, r, "%s is not mapped as its file says", m->path) : 0;
+	r = elf_bias(a.f, m, &a.bias);
+	if (r)
+		err_set(e, r, "%s is not mapped as its file says", m->path);
+	else if ((r = add_functions(&a)))
+		err_set(e, r, "no memory");
+	elf_file_close(a.f);
+	return r;
 }
 
 int safepoints_new(pid_t pid, struct safepoints **out, struct err *e)
