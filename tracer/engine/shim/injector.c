@@ -88,12 +88,12 @@ static bool is_moving(const struct shim_state *s, enum injector_part part)
 	       (part == INJECTOR_RECORDS && phase == SHIM_IN && s->tracer > 0 && tracer_ended(s));
 }
 
-/* Whether a helper process of some ditrace holds the process. */
+/* Whether a helper process of some ditrace holds the process, or one has just let it go. */
 static bool is_held(const struct process *p)
 {
 	struct process by;
-	return p->status.tracer && !process_read(p->status.tracer, &by, NULL) &&
-	       (!strcmp(by.comm, NAME) || !strcmp(by.comm, JUMPS_NAME));
+	return p->status.tracer && (process_read(p->status.tracer, &by, NULL) ||
+				    !strcmp(by.comm, NAME) || !strcmp(by.comm, JUMPS_NAME));
 }
 
 /* What a killed ditrace has begun in the process ends soon: wait for it. 0 with *p and the state of

@@ -17,6 +17,7 @@
 
 #include "base/system.h"
 #include "symbolizer/code/arch_x86_64.h"
+#include "tracer/proc/seize.h"
 
 enum { XSTATE_MOST = 16 << 10, SYSCALL_STOP = SIGTRAP | 0x80, CS_64 = 0x33, NO_SYSCALL = -1 };
 /* Return values by which the kernel marks an interrupted system call for restart (Linux,
@@ -123,9 +124,8 @@ int remote_thread_stop(pid_t tid, unsigned timeout_ms, struct remote_thread **ou
 		return -ENOMEM;
 	memset(t, 0, sizeof(*t));
 	t->tid = tid;
-	int r = 0;
-	if (ptrace(PTRACE_SEIZE, tid, NULL, (void *)PTRACE_O_TRACESYSGOOD) ||
-	    ptrace(PTRACE_INTERRUPT, tid, NULL, NULL))
+	int r = seize_thread(tid, PTRACE_O_TRACESYSGOOD);
+	if (!r && ptrace(PTRACE_INTERRUPT, tid, NULL, NULL))
 		r = -errno;
 	r = r ? r : wait_event(tid, after_ms(timeout_ms));
 	if (!r && (r = save(t)))
