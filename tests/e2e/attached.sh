@@ -5,7 +5,7 @@
 
 # Said once all probes are in place; ptrace's are before any op is recorded.
 are_in_place() {
-	grep -qE '^ditrace: (the engine is ptrace|attached to .* engine shim|saved .*\.relu/)' "$T/err" ||
+	grep -qE '^ditrace: (the engine is ptrace|attached to .* engine (shim|bpf)|saved .*\.relu/)' "$T/err" ||
 		case " $* " in *' --engine ptrace '*) has_relu ;; *) false ;; esac
 }
 
@@ -26,4 +26,9 @@ attached() {
 	finish "$tracer"
 	cat "$T/out.err" >>"$T/err"
 	answered ended && [ "$status,$REPLY" = "${ends:-0},0" ]
+}
+
+# recorded OPTION... -- PROGRAM ARGUMENT...: the same by $ENGINE, into $T/data
+recorded() {
+	attached --engine "$ENGINE" -o "$T/data" "$@"
 }

@@ -185,7 +185,8 @@ def main():
     checker.check_nodes(events)
     checker.check_slices(events)
     checker.check_reductions(events)
-    checker.check_backward([e for e in events if e["id"] < first_of_backward(events)])
+    first = first_of_backward(events)
+    checker.check_backward([e for e in events if e["id"] < first])
     for text in checker.bad[:30]:
         print("#", text)
     print(f"# {checker.good} marks right on {len(checker.lines)} lines, {len(checker.bad)} wrong")

@@ -3,6 +3,7 @@ column; the rows add up to the same each time."""
 import collections
 import contextlib
 import csv
+import functools
 import io
 import itertools
 import json
@@ -24,6 +25,7 @@ def report(*options):
                           encoding="utf-8").stdout
 
 
+@functools.cache
 def rows(*options):
     return json.loads(report("--format", "json", *options))["rows"]
 

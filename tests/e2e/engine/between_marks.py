@@ -1,11 +1,15 @@
-"""The events between the two marks of tests/workloads/observer.py: between_marks.py EVENTS"""
+"""The events between the last two marks of tests/workloads/observer.py: between_marks.py EVENTS"""
 
 import json
+import re
 import sys
 
-import jsonl
-
-events = jsonl.read(sys.argv[1])
-at = {e["args"][1]["value"]: e for e in events if e["op"] == "aten::full"}
+at, events = {}, []
+with open(sys.argv[1], encoding="utf-8") as f:
+    for line in f:
+        events.append((int(re.search('"start_ns":([0-9]+)', line)[1]), line))
+        if '"op":"aten::full"' in line:
+            e = json.loads(line)
+            at[e["args"][1]["value"]] = e
 first, last = at[12345.0]["end_ns"], at[54321.0]["start_ns"]
-print(*(json.dumps(e) for e in events if first < e["start_ns"] < last), sep="\n")
+sys.stdout.writelines(line for start, line in events if first < start < last)

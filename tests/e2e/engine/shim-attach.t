@@ -44,16 +44,11 @@ losses() {
 	grep -vE '^pid |^ended well$' "$1" | cut -d' ' -f2- | sort -u
 }
 
-# by_bpf: trace with bpf, sending lines until some are recorded, and one more
 by_bpf() {
 	start_as tracer "$DITRACE" attach --engine bpf -o "$T/bpf" "$child" >"$T/attached" 2>&1
-	before_long seen_by_bpf && one_line last
+	wait_line "$T/attached" '^ditrace: attached to ' && one_line last
 	kill -TERM "$tracer"
 	wait "$tracer"
-}
-
-seen_by_bpf() {
-	one_line bpf && [ -n "$(find "$T/bpf" -size +8)" ]
 }
 
 the_same() {

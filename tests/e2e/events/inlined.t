@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Ops that a library calls by a handle inlined into its own function are events, one for each call.
 . "$(dirname "$0")/../lib.sh"
+. "$here/attached.sh"
 need_tracing
 
 calls() {
@@ -8,7 +9,7 @@ calls() {
 }
 
 collectives() {
-	ok "collectives run traced" trace -- "$PY" -c 'import inlined'
+	ok "collectives run traced" recorded -- inlined.py
 	events
 	calls c10d::allreduce_ 5
 	calls c10d::broadcast_ 3
@@ -32,7 +33,7 @@ late() {
 }
 
 all() {
-	each_engine collectives
+	forking each_engine collectives
 	late
 }
 each_torch all

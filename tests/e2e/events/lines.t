@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Every marked op shows its own source line; backward nodes point to the line of their forward op.
 . "$(dirname "$0")/../lib.sh"
+. "$here/attached.sh"
 need_tracing
 
 lines() {
 	[ "$ENGINE" = bpf ] || [ "$ENGINE" = "$other" ] || in_long || { skip "with another torch, or make test-long" 6; return; }
-	ok "the workload runs traced" trace -- "$PY" events/lines.py
+	ok "the workload runs traced" recorded -- events/lines.py
 	ok "the events can be read" events
 	ok "every mark is right" "$PY" "$here/compare_lines.py" "$T/events" "$W/events/lines.py"
 	"$DITRACE" script "$T/data" >"$T/text"
@@ -74,7 +75,7 @@ is_ended() {
 recomputed() {
 	local ENGINE=shim
 	of_first_torch || { skip "with another torch, or make test-long" 2; return; }
-	ok "--phase recompute runs" trace --phase recompute -- "$PY" events/lines.py
+	ok "--phase recompute runs" recorded --phase recompute -- events/lines.py
 	events
 	is "--phase recompute records nothing else" "$(grep -o '"phase":"[a-z]*"' "$T/events" | sort -u)" '"phase":"recompute"'
 }
@@ -91,5 +92,5 @@ both() {
 }
 
 other=ptrace
-each_torch both
+each_torch forking both
 done_testing

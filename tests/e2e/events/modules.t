@@ -2,6 +2,7 @@
 # The module that each op ran in: nested, in lists, shared, alone, recursive, re-created at its old address, run again by
 # checkpoints, called in the backward. And the parameter whose gradient a node adds to.
 . "$(dirname "$0")/../lib.sh"
+. "$here/attached.sh"
 need_tracing
 
 # paths_are_right: no path differs from what the program reports, and where it is certain none is missing
@@ -16,7 +17,7 @@ modules() {
 	! in_long || engines=(bpf shim ptrace)
 	in_long || skip "${others[1]}: with the other PyTorch, or make test-long"
 	for engine in "${engines[@]}"; do
-		trace --engine "$engine" -- "$PY" modules.py
+		ENGINE=$engine recorded -- modules.py
 		ok "$engine: each op has the path of its module" paths_are_right
 	done
 	ok "a column, and sorted" grep -q 'blocks.1.attn.qkv' \
@@ -33,7 +34,7 @@ parameter_columns() {
 # bpf with each torch, the other engines with one each
 parameters() {
 	[ "$ENGINE" = bpf ] || [ "$ENGINE" = "${others[0]}" ] || in_long || { skip "with the other PyTorch, or make test-long" 4; return; }
-	trace -- "$PY" events/parameters.py 20
+	recorded -- events/parameters.py 20
 	events
 	ok "a gradient accumulation has the name of its parameter, or none" verify events/parameters "$T/events" "$T/out"
 	like "in the report, too" <("$DITRACE" report --group op,line,module --percent-limit 0 "$T/data") \
@@ -50,5 +51,5 @@ both() {
 }
 
 others=(shim ptrace)
-each_torch both
+each_torch forking both
 done_testing

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Ops without a Python frame show their C++ caller.
 . "$(dirname "$0")/../lib.sh"
+. "$here/attached.sh"
 need_tracing
 ENGINE=shim
 
@@ -11,7 +12,7 @@ threads() {
 	gcc -g -O1 -shared -fPIC -o "$T/native.so" "$W/events/native.c" -lpthread
 	place=$(grep -n 'PLACE' "$W/events/native.c" | cut -d : -f 1)
 	gcc -O1 -shared -fPIC -o "$T/bare.so" "$W/events/native.c" -lpthread
-	trace --native-stack -- "$PY" events/native.py "$T/native.so"
+	recorded --native-stack -- events/native.py "$T/native.so"
 	"$DITRACE" report --sort op --percent-limit 0 "$T/data" >"$T/report"
 	like "an op of a C thread shows the line that called it" "$T/report" \
 		" 100 .* aten::relu .* native.c:$line run: given.relu\(&result, &given.tensor\)"
@@ -20,7 +21,7 @@ threads() {
 	like "and shows the lines of C between them" "$T/script" "^ +called by .*native.c:$place in_place: run\(NULL\)"
 	"$DITRACE" report --call-graph callees --percent-limit 0 "$T/data" >"$T/report"
 	like "the tree has both" "$T/report" "in_place \(native.c:$place\)"
-	trace -- "$PY" events/native.py "$T/bare.so"
+	recorded -- events/native.py "$T/bare.so"
 	"$DITRACE" script "$T/data" >"$T/script"
 	unlike "without --native-stack it shows none" "$T/script" "called by"
 	"$DITRACE" report --sort op --percent-limit 0 "$T/data" >"$T/report"
@@ -43,6 +44,6 @@ program() {
 	like "a node at the line of its forward op" "$T/report" 'MmBackward0 .* libtorch.cpp:[0-9]+ layer: auto y = at::linear'
 }
 
-each_torch threads
+each_torch forking threads
 each_torch program
 done_testing

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # An argument in a page that is mapped but not present, like file pages that the kernel has reclaimed.
 . "$(dirname "$0")/../lib.sh"
+. "$here/attached.sh"
 need_tracing
 
 dims() {
@@ -12,7 +13,7 @@ for e in map(json.loads, sys.stdin):
 
 not_present() {
 	[ "$ENGINE" = bpf ] || [ "$ENGINE" = "$other" ] || in_long || { skip "with another torch, or make test-long" 2; return; }
-	ok "the program runs" trace --ops flip -- "$PY" events/not_present.py
+	ok "the program runs" recorded --ops flip,relu -- events/not_present.py
 	is "each call's dims are seen" "$(dims | sort | uniq -c | xargs)" "10 [-1, 0]"
 }
 
@@ -23,5 +24,5 @@ all() {
 }
 
 other=ptrace
-each_torch all
+each_torch forking all
 done_testing
