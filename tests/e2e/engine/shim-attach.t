@@ -33,6 +33,12 @@ attached() {
 	wait "$tracer" && [ $r = 0 ] || { cat "$T/attached" && return 1; }
 }
 
+# A record of a process that waits is never made shorter for want of room.
+within() {
+	local enter=("${enter[@]}" --no-loss)
+	attached one_line within
+}
+
 # one_line WORD [NUMBER]
 one_line() {
 	echo "$*" >&9
@@ -59,7 +65,7 @@ the_same() {
 	verify engine/between_marks "$T/all.jsonl" >"$T/bpf.jsonl"
 	mapped >"$T/mapped"
 	open >"$T/fds"
-	ok "entered while it is blocked in read()" attached one_line within
+	ok "entered while it is blocked in read()" within
 	one_line after
 	ok "by jumps, whose stubs are in several small parts of memory" in_parts
 	"$DITRACE" script --format jsonl "$T/data" >"$T/all.jsonl"
