@@ -64,11 +64,13 @@ static json_t *load_json(const char *dir)
 		return NULL;
 	int fd = regular_open(path);
 	free(path);
-	if (fd < 0)
-		return NULL;
-	if (!fstat(fd, &st) && st.st_size <= LONGEST)
-		o = json_loadfd(fd, 0, NULL);
-	close(fd);
+	FILE *f = fd < 0 ? NULL : fdopen(fd, "r"); /* json_loadfd reads a byte at a time */
+	if (f && !fstat(fd, &st) && st.st_size <= LONGEST)
+		o = json_loadf(f, 0, NULL);
+	if (f)
+		fclose(f);
+	else if (fd >= 0)
+		close(fd);
 	return o;
 }
 

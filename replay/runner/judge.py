@@ -170,16 +170,14 @@ class Judge:
         left = memory.room()
         if self.cpu is None or self.cpu.dtype is not None or not self.may_switch or left is not None and left < STACKS:
             return []
-        found, own = [], torch.get_num_threads()
-        for threads in (n for n in THREADS if n != own):
+        from ditrace_runner.threads import on_threads  # not in a program that is judged as it runs
+        found = []
+        for threads in (n for n in THREADS if n != torch.get_num_threads()):
             try:
-                torch.set_num_threads(threads)
-                found.append(self.variant(grads))
+                found.append(on_threads(threads, self.variant, grads))
             except Exception as e:
                 if is_short(e):
                     raise
-            finally:
-                torch.set_num_threads(own)
         return found
 
     def floats(self, results):

@@ -3,7 +3,9 @@
 # interpreter is that of the training, and gradients are never attributed to another input.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/../warm.sh"
+. "$(dirname "$0")/../attached.sh"
 need_tracing
+WARM=torch._dynamo # imported by optimizers and modes of operators
 program=little_train.py layers=1 others=4 least=400 least_grads=60 jobs=1
 ! in_long || jobs=2 program=train.py layers=2 others=7 least=1000 least_grads=100
 
@@ -42,8 +44,7 @@ choices() {
 
 replays() {
 	local replay=("$DITRACE" replay --python "$WARMED")
-	"$DITRACE" run -o "$T/data" --capture="$T/cap" --steps 2 -- "$PY" "$program" --steps 2 --quiet >"$T/out" 2>&1
-	is "a training is captured" $? 0
+	ok "a training is captured" attached -o "$T/data" --capture="$T/cap" --steps 2 --not-ops relu -- "$program" --steps 2 --quiet
 	of_first_torch && judged || skip "a new run was judged with another torch: make test-long"
 	{ in_long || ! of_first_torch; } && judged --of captured || skip "results in captures are judged with another torch: make test-long"
 	ok "a few lines of Python run them as well" "$WARMED" "$here/replay/run_as_ditorch.py" "$T/cap" "$least" "$T/grads"
@@ -60,8 +61,8 @@ replays() {
 
 	of_first_torch && choices || skip "what does not depend on PyTorch: make test-long"
 
-	"$DITRACE" run -o "$T/data" --capture="$T/other_arguments" --ops to.dtype,to.dtype_layout,to.device,slice_scatter,view.dtype,embedding_bag.padding_idx,addmm,contiguous,_make_dual -- \
-		"$PY" replay/other_arguments.py >"$T/out" 2>&1
+	attached -o "$T/data" --capture="$T/other_arguments" --when 'not "at_word.py" in file' --ops to.dtype,to.dtype_layout,to.device,slice_scatter,view.dtype,embedding_bag.padding_idx,addmm,contiguous,_make_dual -- \
+		replay/other_arguments.py
 	"${replay[@]}" "$T/other_arguments" >"$T/text" 2>&1
 	like "what Python passes by keyword, and what it must not leave out" "$T/text" '^14 op calls, 2 not compared; 13 tensors right, 3 not judged$'
 	like "what has no numbers is told" "$T/text" '^  not compared: 1: its tensors are of the meta device'
@@ -70,7 +71,7 @@ replays() {
 	like "a view of bits has none in another dtype" "$T/text" '^1 op calls, 1 not compared; 0 tensors right$'
 	like "and why not is told" "$T/text" '^  not compared: 1: it shows the bits of its input'
 
-	"$DITRACE" run -o "$T/data" --capture="$T/autocast" --ops linear,bmm,cross_entropy_loss -- "$PY" replay/autocast.py >"$T/out" 2>&1
+	attached -o "$T/data" --capture="$T/autocast" --ops linear,bmm,cross_entropy_loss -- replay/autocast.py
 	for of in rerun captured; do
 		"${replay[@]}" --of $of "$T/autocast" >"$T/text" 2>&1
 		like "calls under autocast, captured before its casts: $of" "$T/text" '^14 op calls, 2 not compared; 34 tensors right$'
@@ -79,7 +80,7 @@ replays() {
 		ok "their rows say so: $of" jq -se '[.. | objects | select(.role? == "output") | .note] | sort == [null, null, null, null, null, null, "inputs were rounded to bfloat16, as autocast does", "inputs were rounded to bfloat16, as autocast does", "inputs were rounded to bfloat16, as autocast does", "inputs were rounded to bfloat16, as autocast does", "inputs were rounded to bfloat16, as autocast does", "inputs were rounded to float32, as autocast does"]' "$T/json"
 	done
 
-	"$DITRACE" run --engine shim --capture="$T/inside" --ops linear,bmm,cross_entropy -- "$PY" replay/autocast.py >"$T/out" 2>&1
+	ditraced --engine shim --capture="$T/inside" --ops linear,bmm,cross_entropy -- replay/autocast.py
 	ok "captured from inside, it says that autocast was on" jq -se 'length == 7 and all(.[]; .autocast == {"cpu": "bfloat16"})' $(find "$T/inside" -name input.pth.json)
 	"${replay[@]}" --of captured --format json --detail "$T/inside" >"$T/json" 2>"$T/err"
 	is "all are right" $? 0
@@ -107,5 +108,5 @@ replays() {
 6 0 not judged, 1 right
 7 0 wrong, 1 right"
 }
-each_torch warm replays
+each_torch forking warm replays
 done_testing
