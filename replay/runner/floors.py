@@ -57,15 +57,14 @@ class Floors:
 
     def of_halves(self):
         """What kernels of devices round to half types where the CPU's do not."""
-        raw = self.probe.allowance / self.probe.factor if self.probe else None
         if self.base in FFT:
             return "a transform in half", OF_FFT * self.u * along(self.r)
         if self.base in SUMS_SO_FAR and self.role == "output":
             dim = self.judge.capture.kwargs.get("dim", self.judge.capture.args[1] if len(self.judge.capture.args) > 1 else 0)
             squares = size_of(self.r).pow(2)
             return "sums so far rounded", self.u * (squares.cumsum(dim) if squares.dim() else squares).sqrt()
-        if self.base in RESAMPLED and raw is not None:
-            return "rows rounded before columns are added up", OF_RESAMPLED * self.u / self.v * raw
+        if self.base in RESAMPLED and self.probe:
+            return "rows rounded before columns are added up", OF_RESAMPLED * self.u / self.v / self.probe.factor * self.probe.allowance
         return None
 
     def of_matrices(self):

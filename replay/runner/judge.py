@@ -25,20 +25,6 @@ def as_autograd_sums(g, edge):
     return g.sum_to_size(edge.shape)
 
 
-def narrowed(results, dtypes):
-    """Each tensor in its dtype, as on the device that it was on."""
-    dtypes = iter(dtypes)
-
-    def one(x):
-        if not isinstance(x, torch.Tensor):
-            return x
-        new = x.to(next(dtypes))
-        setattr(new, LOCATIONS, getattr(x, LOCATIONS, "cpu"))
-        return new
-
-    return convert(results, one)
-
-
 def detached(x):
     return x.detach() if isinstance(x, torch.Tensor) else x
 
@@ -78,7 +64,7 @@ class Judge:
 
     def __init__(self, capture, request, talk):
         self.capture, self.request, self.talk = capture, request, talk
-        self.role = self.free_grads = None
+        self.role = self.free_grads = self.single = None
 
     def run(self):
         c = self.capture
@@ -225,8 +211,7 @@ class Judge:
             self.actual_results = out["args"][0] if len(out["args"]) == 1 else tuple(out["args"])
             if self.actual_results is None and out.get("kwargs"):
                 self.actual_results = out["kwargs"]  # what the op has written to
-            if c.found and c.found.narrow:
-                self.actual_results = narrowed(self.actual_results, c.found.narrow)
+            self.actual_results = c.found.narrowed(self.actual_results) if c.found else self.actual_results
             got = None if grads is None else c.file("grad_inputs")
             if got is not None and got.get("of") is not None:
                 self.actual_grads = c.grads_of(got["of"], got["args"])
@@ -392,7 +377,8 @@ class Judge:
 
     def in_float32(self, place):
         """One of the results that the CPU has, computed in float32."""
-        return [t for _, t in walk(self.variant(None, dtype=torch.float32).results)][place]
+        self.single = self.single or self.variant(None, dtype=torch.float32)
+        return [t for _, t in walk(self.single.results)][place]
 
     def tensor(self, a, r, cpu, moved, exact, place, say):
         c = self.capture
