@@ -84,8 +84,16 @@ class Floors:
             yield torch.full_like(size_of(self.r), factor * self.v)
         if self.base in ("softmax", "_softmax") and self.role == "grad":
             yield from self.of_softmax()
+        if self.base in ("gelu", "gelu_backward"):
+            yield from self.of_gelu()
         if self.base in NORMS and self.role == "grad" and self.is_device and self.probe:
             yield self.probe.allowance
+
+    def of_gelu(self):
+        """Of x·(1 + erf(x)), and of its gradient times that of the result, where erf(x) is near -1."""
+        x = self.judge.given[0] if self.role == "grad" else self.judge.capture.tensors[0]
+        if isinstance(x, torch.Tensor) and x.shape == self.r.shape:
+            yield self.v * size_of(x.detach())
 
     def of_softmax(self):
         """Each is y·(g - Σgy), where the sum is rounded."""

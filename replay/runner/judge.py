@@ -6,12 +6,13 @@ import torch
 from ditrace_runner import choices, memory
 from ditrace_runner.allowed import Allowed, cut_off, device_of
 from ditrace_runner.call import Call, convert, gapped, is_float, transposed, walk, wide
+from ditrace_runner.casts import tensors_in
 from ditrace_runner.errors import Refused, Skipped, first_line
 from ditrace_runner.floors import floors
 from ditrace_runner.functions import ORDERED, PRIVATE, STATISTICS
 from ditrace_runner.load import LOCATIONS
 from ditrace_runner.memory import is_short
-from ditrace_runner.probe import HALVES, PROBES, ROUNDOFF, Probe, noise_maker, overflow, rms, roundoff_of, with_witness
+from ditrace_runner.probe import HALVES, PROBES, ROUNDOFF, Probe, noise_maker, off_by, overflow, plus, rms, roundoff_of, with_witness
 
 
 def as_autograd_sums(g, edge):
@@ -43,6 +44,12 @@ def alike(a, b):
     a, b = (torch.nan_to_num(torch.view_as_real(t.detach().resolve_conj()) if t.is_complex() else t.detach().double()).double()
             for t in (a, b))
     return bool((a - b).norm() <= 0.05 * b.norm())
+
+
+def are_equal(a, b):
+    """PyTorch 1.13 cannot tell it of complex32."""
+    return len(a) == len(b) and all(x.dtype == y.dtype != torch.complex32 and x.layout == y.layout == torch.strided and
+                                    x.device == y.device and torch.equal(x, y) for x, y in zip(a, b))
 
 
 def with_note(say, note):
@@ -93,21 +100,32 @@ class Judge:
     def judge(self, grads):
         c = self.capture
         cap = max([ROUNDOFF[t.dtype] for t in self.floats(self.actual_results)] or [0])
-        self.moved, self.cut, self.split = [], None, 0
+        self.moved, self.cut, self.split, self.as_given = [], None, 0, None
         self.allowed = Allowed(c, device_of(self.floats(self.actual_results), self.request["of"]),
                                self.knows_settings or self.request["of"] != "captured")
         if cap and not c.is_of_bits() and any(is_float(t) for t in c.tensors):
             self.moved = self.perturbed(grads, cap)
-            split = self.other_threads(grads) if self.moved else []
-            self.moved += self.other_layouts(grads) + split if self.moved else []
-            self.split = len(split)
+            if self.moved and not self.is_cpus():
+                split = self.other_threads(grads)
+                self.moved += self.other_layouts(grads) + split
+                self.split = len(split)
             if self.moved and self.allowed.tf32:
                 self.cut = self.variant(grads, to64=True, noise=cut_off)
                 self.moved.append(self.cut)
         self.judge_outputs()
         if grads is not None:
+            self.as_given = self.from_given(grads)
+            self.moved += [self.as_given] if self.as_given else []
             self.given = grads["args"]
             self.judge_grads()
+
+    def is_cpus(self):
+        """Are all results bit by bit the CPU's, which no other witness makes more right?"""
+        if self.cpu is None or self.cpu.dtype is not None:
+            return False
+        pairs = [(self.actual_results, self.cpu.results), (self.actual_grads or (), self.actual_grads and self.cpu.input_grads),
+                 (self.actual_edges or (), self.actual_edges and self.cpu.edges)]
+        return all(are_equal(tensors_in(a), tensors_in(b)) for a, b in pairs)
 
     def in_float64(self, grads):
         if self.capture.is_of_bits():
@@ -123,6 +141,17 @@ class Judge:
                 raise
             raise Refused("there is no reference: what runs in the captured dtype does not in float64: "
                           f"{first_line(e)}") from None
+
+    def from_given(self, grads):
+        """With the backward of the results that the call gave, where that reads them; None: it does not."""
+        if not self.moved or not self.reference.saved.has_results:
+            return None
+        try:
+            return self.variant(grads, to64=True, given=[t.detach().cpu() for t in tensors_in(self.actual_results)])
+        except Exception as e:
+            if is_short(e):
+                raise
+            return None
 
     def perturbed(self, grads, cap):
         """With all inputs moved; none where the op does not take them, as one that wants a mask of ones."""
@@ -402,12 +431,16 @@ class Judge:
         if exact:
             r = r.to(a.dtype)  # the constants of the call
         probe = None
-        cut = moved.pop() if self.cut is not None and len(moved) == len(self.moved) else None
+        is_whole = len(moved) == len(self.moved)
+        given = moved.pop() if self.as_given is not None and is_whole else None
+        cut = moved.pop() if self.cut is not None and is_whole else None
         others = [m.detach().resolve_conj() for m in moved[PROBES:] if isinstance(m, torch.Tensor) and m.shape == r.shape]
         moved = [m.detach().resolve_conj() for m in moved[:PROBES] if isinstance(m, torch.Tensor) and m.shape == r.shape]
         if len(moved) == PROBES and is_float(r) and r.numel() and not exact:
             probe = self.probe(r, moved, c)
         reach, common, allowance = (probe.reach, probe.common, probe.allowance) if probe else (1.0, 0.0, None)
+        if isinstance(given, torch.Tensor) and given.shape == r.shape:
+            allowance = plus(allowance, off_by(given.detach().resolve_conj(), r))
         if cpu is not None and a.dtype in ROUNDOFF and r.numel() and not exact:
             is_split = any(not torch.equal(x.to(r.dtype), cpu.to(r.dtype)) for x in others[len(others) - self.split:])
             allowance = with_witness(allowance, r, [cpu, *others], roundoff_of(a.dtype, reach), is_split)
@@ -417,7 +450,7 @@ class Judge:
             allowance, common = allowance + by, common + together
             say = with_note(say, why)
         for why, by, together in floors(self, a, r, probe, place) if r.numel() and not exact and a.dtype in ROUNDOFF else ():
-            allowance, common = by if allowance is None else allowance + by, common + together
+            allowance, common = plus(allowance, by), common + together
             say = with_note(say, f"allowed: {why}") if why else say
         self.talk.tensors(dict(event="tensor", dtype=dtype, exact=exact, reach=reach, common=common,
                                scale=self.rms(r) if cpu is None else 0.0,
