@@ -76,20 +76,49 @@ def transposed(t):
     return t.transpose(-1, -2).contiguous().transpose(-1, -2)
 
 
-def itself(tensor):
-    return tensor
+class Saved:
+    """What autograd keeps of a call, and whether that has results in it. Its backward gets `given`, if there are any, in place
+    of these. It holds no tensor of the call: the graph holds the hooks."""
+
+    def __init__(self, given):
+        self.given, self.kept, self.results, self.has_results = given, [], [], False
+
+    def keep(self, t):
+        self.kept.append(place_of(t))
+        return t
+
+    def take(self, t):
+        for place, given in zip(self.results, self.given or ()):
+            if place == place_of(t) and given.shape == t.shape:
+                return given.to(t.dtype)
+        return t
+
+    def end(self, results, inputs):
+        """The call gave these."""
+        tensors, others = [t for _, t in walk(results) if isinstance(t, torch.Tensor)], [place_of(t) for t in inputs]
+        self.results = [place_of(t) for t in tensors]
+        self.has_results = any(is_float(t) and place in self.kept and place not in others for t, place in zip(tensors, self.results))
+
+
+def place_of(t):
+    """Tensors with the same one are the same numbers."""
+    if t.device.type != "cpu" or t.layout != torch.strided or not t.numel():
+        return id(t)
+    return t.data_ptr(), t.shape, t.stride(), t.is_conj()
 
 
 class Call:
-    """One way to run a captured call: where, in which dtype, with which noise on the inputs; as itself, or as what it is
-    compared with."""
+    """One way to run a captured call: where, in which dtype, with which noise on the inputs, with the results of which call for
+    its backward; as itself, or as what it is compared with."""
 
-    def __init__(self, capture, device="cpu", to64=False, dtype=None, noise=None, layout=None, in_grad=False, reference=False):
+    def __init__(self, capture, device="cpu", to64=False, dtype=None, noise=None, layout=None, in_grad=False, reference=False,
+                 given=None):
         self.capture, self.device, self.to64, self.dtype, self.noise = capture, device, to64, dtype, noise
         self.function = PORTABLE.get(capture.base, capture.function) if reference else capture.function
         self.with_grad = in_grad or capture.differentiable
         self.layout = layout  # a function that gives a tensor another
         self.copies, self.leaves, self.results = {}, [], None
+        self.saved = Saved(given)
         self.node, self.edges, self.input_grads = None, None, None
 
     def dtype_of(self, dtype):
@@ -176,10 +205,12 @@ class Call:
         self.made_args, self.made_kwargs = args, kwargs
         # The program's own hooks on saved tensors, such as a checkpoint's, are not told of this call. Inside of
         # torch.func's transforms hooks are refused; operators below these save nothing.
-        own = torch.autograd.graph.saved_tensors_hooks(itself, itself) if self.with_grad else contextlib.nullcontext()
+        hooks = torch.autograd.graph.saved_tensors_hooks
+        own = hooks(self.saved.keep, self.saved.take) if self.with_grad else contextlib.nullcontext()
         with torch.set_grad_enabled(self.with_grad), own:
             r = self.function(*args, **kwargs)
         r = c.written(args, kwargs) if r is None and c.changes_inputs else r
+        self.saved.end(r, self.copies.values())
         self.results = convert(r, self.with_node) if self.with_grad else r
         return self.results
 

@@ -178,17 +178,16 @@ class Capture:
 
     def look(self, on, wanted):
         """Sees what autocast casts in a call that gave these dtypes, None: not known; False: it cannot be looked at here."""
+        tensors = [t for t in self.tensors if id(t) not in self.numbers]
         try:
-            found = look_at(self, on)
+            found = look_at(self, tensors, on)
         except Unseen:
             found = None
         if not found or wanted not in (None, found.gave):
             if self.request["of"] == "captured" and not computes_once(self):
                 raise Skipped("autocast casts what it computes inside; --of rerun runs it without")
             return False
-        self.found = found
-        kept = [t for t in self.tensors if id(t) not in self.numbers]
-        self.cast_to = {id(t): dtype for t, dtype in zip(kept, found.casts) if dtype is not None}
+        self.found, self.cast_to = found, found.of(tensors)
         return True
 
     def autocast(self):

@@ -7,6 +7,7 @@ from ditrace_runner.call import convert, copied, walk
 from ditrace_runner.device import why_missing
 from ditrace_runner.errors import Refused, Skipped
 from ditrace_runner.functions import MOVES, base_name
+from ditrace_runner.load import LOCATIONS
 from ditrace_runner.memory import is_short
 from ditrace_runner.probe import HALVES
 
@@ -46,6 +47,23 @@ class Found:
     def __init__(self, casts, whole, narrow=None, gave=()):
         self.casts, self.whole, self.narrow = casts, whole, narrow
         self.gave = [dtype for dtype, _ in gave]  # the dtypes of the results
+
+    def of(self, tensors):
+        """{id of a tensor of the call: the dtype that it is cast to}"""
+        return {id(t): dtype for t, dtype in zip(tensors, self.casts) if dtype is not None}
+
+    def narrowed(self, results, rebuilt=convert):
+        """The results in the dtypes that tell how precise they are, as on the device that they were on."""
+        dtypes = iter(self.narrow or ())
+
+        def one(x):
+            if not isinstance(x, torch.Tensor):
+                return x
+            new = x.to(next(dtypes))
+            setattr(new, LOCATIONS, getattr(x, LOCATIONS, "cpu"))
+            return new
+
+        return rebuilt(results, one) if self.narrow else results
 
 
 def seen(function, tensors, copies, args, kwargs, rebuilt):
@@ -131,14 +149,14 @@ def fake_copies(device):
     return mode, copy
 
 
-def look_at(capture, on):
-    """The same of a captured call, under autocast for these devices {type: name of a dtype}; Unseen: it cannot be looked at."""
+def look_at(capture, tensors, on):
+    """The same of a captured call and its tensors, under autocast for these devices {type: name of a dtype}; Unseen: it cannot be
+    looked at."""
     device = capture.location
 
     def argument(x, f):
         return convert(x, lambda leaf: leaf.item() if id(leaf) in capture.numbers else f(leaf))
 
-    tensors = [t for t in capture.tensors if id(t) not in capture.numbers]
     try:
         if device != "cpu" and why_missing(device):
             mode, copy = fake_copies(device)

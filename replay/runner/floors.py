@@ -57,15 +57,14 @@ class Floors:
 
     def of_halves(self):
         """What kernels of devices round to half types where the CPU's do not."""
-        raw = self.probe.allowance / self.probe.factor if self.probe else None
         if self.base in FFT:
             return "a transform in half", OF_FFT * self.u * along(self.r)
         if self.base in SUMS_SO_FAR and self.role == "output":
             dim = self.judge.capture.kwargs.get("dim", self.judge.capture.args[1] if len(self.judge.capture.args) > 1 else 0)
             squares = size_of(self.r).pow(2)
             return "sums so far rounded", self.u * (squares.cumsum(dim) if squares.dim() else squares).sqrt()
-        if self.base in RESAMPLED and raw is not None:
-            return "rows rounded before columns are added up", OF_RESAMPLED * self.u / self.v * raw
+        if self.base in RESAMPLED and self.probe:
+            return "rows rounded before columns are added up", OF_RESAMPLED * self.u / self.v / self.probe.factor * self.probe.allowance
         return None
 
     def of_matrices(self):
@@ -85,8 +84,16 @@ class Floors:
             yield torch.full_like(size_of(self.r), factor * self.v)
         if self.base in ("softmax", "_softmax") and self.role == "grad":
             yield from self.of_softmax()
+        if self.base in ("gelu", "gelu_backward"):
+            yield from self.of_gelu()
         if self.base in NORMS and self.role == "grad" and self.is_device and self.probe:
             yield self.probe.allowance
+
+    def of_gelu(self):
+        """Of x·(1 + erf(x)), and of its gradient times that of the result, where erf(x) is near -1."""
+        x = self.judge.given[0] if self.role == "grad" else self.judge.capture.tensors[0]
+        if isinstance(x, torch.Tensor) and x.shape == self.r.shape:
+            yield self.v * size_of(x.detach())
 
     def of_softmax(self):
         """Each is y·(g - Σgy), where the sum is rounded."""

@@ -6,12 +6,13 @@ import torch
 from ditrace_runner import choices, memory
 from ditrace_runner.allowed import Allowed, cut_off, device_of
 from ditrace_runner.call import Call, convert, gapped, is_float, transposed, walk, wide
+from ditrace_runner.casts import tensors_in
 from ditrace_runner.errors import Refused, Skipped, first_line
 from ditrace_runner.floors import floors
 from ditrace_runner.functions import ORDERED, PRIVATE, STATISTICS
 from ditrace_runner.load import LOCATIONS
 from ditrace_runner.memory import is_short
-from ditrace_runner.probe import HALVES, PROBES, ROUNDOFF, Probe, noise_maker, overflow, rms, roundoff_of, with_witness
+from ditrace_runner.probe import HALVES, PROBES, ROUNDOFF, Probe, noise_maker, off_by, overflow, plus, rms, roundoff_of, with_witness
 
 
 def as_autograd_sums(g, edge):
@@ -23,20 +24,6 @@ def as_autograd_sums(g, edge):
     except RuntimeError:
         return g
     return g.sum_to_size(edge.shape)
-
-
-def narrowed(results, dtypes):
-    """Each tensor in its dtype, as on the device that it was on."""
-    dtypes = iter(dtypes)
-
-    def one(x):
-        if not isinstance(x, torch.Tensor):
-            return x
-        new = x.to(next(dtypes))
-        setattr(new, LOCATIONS, getattr(x, LOCATIONS, "cpu"))
-        return new
-
-    return convert(results, one)
 
 
 def detached(x):
@@ -59,6 +46,12 @@ def alike(a, b):
     return bool((a - b).norm() <= 0.05 * b.norm())
 
 
+def are_equal(a, b):
+    """PyTorch 1.13 cannot tell it of complex32."""
+    return len(a) == len(b) and all(x.dtype == y.dtype != torch.complex32 and x.layout == y.layout == torch.strided and
+                                    x.device == y.device and torch.equal(x, y) for x, y in zip(a, b))
+
+
 def with_note(say, note):
     return {**say, "note": f"{say['note']}; {note}" if "note" in say else note}
 
@@ -78,7 +71,7 @@ class Judge:
 
     def __init__(self, capture, request, talk):
         self.capture, self.request, self.talk = capture, request, talk
-        self.role = self.free_grads = None
+        self.role = self.free_grads = self.single = None
 
     def run(self):
         c = self.capture
@@ -107,21 +100,32 @@ class Judge:
     def judge(self, grads):
         c = self.capture
         cap = max([ROUNDOFF[t.dtype] for t in self.floats(self.actual_results)] or [0])
-        self.moved, self.cut, self.split = [], None, 0
+        self.moved, self.cut, self.split, self.as_given = [], None, 0, None
         self.allowed = Allowed(c, device_of(self.floats(self.actual_results), self.request["of"]),
                                self.knows_settings or self.request["of"] != "captured")
         if cap and not c.is_of_bits() and any(is_float(t) for t in c.tensors):
             self.moved = self.perturbed(grads, cap)
-            split = self.other_threads(grads) if self.moved else []
-            self.moved += self.other_layouts(grads) + split if self.moved else []
-            self.split = len(split)
+            if self.moved and not self.is_cpus():
+                split = self.other_threads(grads)
+                self.moved += self.other_layouts(grads) + split
+                self.split = len(split)
             if self.moved and self.allowed.tf32:
                 self.cut = self.variant(grads, to64=True, noise=cut_off)
                 self.moved.append(self.cut)
         self.judge_outputs()
         if grads is not None:
+            self.as_given = self.from_given(grads)
+            self.moved += [self.as_given] if self.as_given else []
             self.given = grads["args"]
             self.judge_grads()
+
+    def is_cpus(self):
+        """Are all results bit by bit the CPU's, which no other witness makes more right?"""
+        if self.cpu is None or self.cpu.dtype is not None:
+            return False
+        pairs = [(self.actual_results, self.cpu.results), (self.actual_grads or (), self.actual_grads and self.cpu.input_grads),
+                 (self.actual_edges or (), self.actual_edges and self.cpu.edges)]
+        return all(are_equal(tensors_in(a), tensors_in(b)) for a, b in pairs)
 
     def in_float64(self, grads):
         if self.capture.is_of_bits():
@@ -137,6 +141,17 @@ class Judge:
                 raise
             raise Refused("there is no reference: what runs in the captured dtype does not in float64: "
                           f"{first_line(e)}") from None
+
+    def from_given(self, grads):
+        """With the backward of the results that the call gave, where that reads them; None: it does not."""
+        if not self.moved or not self.reference.saved.has_results:
+            return None
+        try:
+            return self.variant(grads, to64=True, given=[t.detach().cpu() for t in tensors_in(self.actual_results)])
+        except Exception as e:
+            if is_short(e):
+                raise
+            return None
 
     def perturbed(self, grads, cap):
         """With all inputs moved; none where the op does not take them, as one that wants a mask of ones."""
@@ -223,8 +238,7 @@ class Judge:
             self.actual_results = out["args"][0] if len(out["args"]) == 1 else tuple(out["args"])
             if self.actual_results is None and out.get("kwargs"):
                 self.actual_results = out["kwargs"]  # what the op has written to
-            if c.found and c.found.narrow:
-                self.actual_results = narrowed(self.actual_results, c.found.narrow)
+            self.actual_results = c.found.narrowed(self.actual_results) if c.found else self.actual_results
             got = None if grads is None else c.file("grad_inputs")
             if got is not None and got.get("of") is not None:
                 self.actual_grads = c.grads_of(got["of"], got["args"])
@@ -390,7 +404,8 @@ class Judge:
 
     def in_float32(self, place):
         """One of the results that the CPU has, computed in float32."""
-        return [t for _, t in walk(self.variant(None, dtype=torch.float32).results)][place]
+        self.single = self.single or self.variant(None, dtype=torch.float32)
+        return [t for _, t in walk(self.single.results)][place]
 
     def tensor(self, a, r, cpu, moved, exact, place, say):
         c = self.capture
@@ -414,12 +429,16 @@ class Judge:
         if exact:
             r = r.to(a.dtype)  # the constants of the call
         probe = None
-        cut = moved.pop() if self.cut is not None and len(moved) == len(self.moved) else None
+        is_whole = len(moved) == len(self.moved)
+        given = moved.pop() if self.as_given is not None and is_whole else None
+        cut = moved.pop() if self.cut is not None and is_whole else None
         others = [m.detach().resolve_conj() for m in moved[PROBES:] if isinstance(m, torch.Tensor) and m.shape == r.shape]
         moved = [m.detach().resolve_conj() for m in moved[:PROBES] if isinstance(m, torch.Tensor) and m.shape == r.shape]
         if len(moved) == PROBES and is_float(r) and r.numel() and not exact:
             probe = self.probe(r, moved, c)
         reach, common, allowance = (probe.reach, probe.common, probe.allowance) if probe else (1.0, 0.0, None)
+        if isinstance(given, torch.Tensor) and given.shape == r.shape:
+            allowance = plus(allowance, off_by(given.detach().resolve_conj(), r))
         if cpu is not None and a.dtype in ROUNDOFF and r.numel() and not exact:
             is_split = any(not torch.equal(x.to(r.dtype), cpu.to(r.dtype)) for x in others[len(others) - self.split:])
             allowance = with_witness(allowance, r, [cpu, *others], roundoff_of(a.dtype, reach), is_split)
@@ -429,7 +448,7 @@ class Judge:
             allowance, common = allowance + by, common + together
             say = with_note(say, why)
         for why, by, together in floors(self, a, r, probe, place) if r.numel() and not exact and a.dtype in ROUNDOFF else ():
-            allowance, common = by if allowance is None else allowance + by, common + together
+            allowance, common = plus(allowance, by), common + together
             say = with_note(say, f"allowed: {why}") if why else say
         self.talk.tensors(dict(event="tensor", dtype=dtype, exact=exact, reach=reach, common=common,
                                scale=self.rms(r) if cpu is None else 0.0,

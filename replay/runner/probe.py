@@ -54,10 +54,9 @@ class Probe:
     and how many inputs an element depends on."""
 
     def __init__(self, reference, moved, capture):
-        diffs = [(torch.view_as_real(m - reference) if reference.is_complex() else m - reference).abs() for m in moved]
-        full = torch.stack([torch.nan_to_num(d, nan=0.0, posinf=0.0, neginf=0.0) for d in diffs[:-1]])
-        typical = full.pow(2).mean(0).sqrt() if len(full) else torch.zeros_like(diffs[0])
-        half = torch.nan_to_num(diffs[-1], nan=0.0, posinf=0.0, neginf=0.0)
+        *full, half = (off_by(m, reference) for m in moved)
+        full = torch.stack(full)
+        typical = full.pow(2).mean(0).sqrt()
         self.inputs = self.inputs_of(full, half)
         if self.inputs >= MANY and typical.dim():
             row = typical.pow(2).mean(-1, keepdim=True).sqrt()
@@ -107,6 +106,14 @@ class Probe:
 
 def parts(t):
     return torch.view_as_real(t) if t.is_complex() else t
+
+
+def plus(allowance, by):
+    return by if allowance is None else allowance + by
+
+
+def off_by(other, reference):
+    return torch.nan_to_num((parts(other) - parts(reference)).abs(), nan=0.0, posinf=0.0, neginf=0.0)
 
 
 def steady(allowance):

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Writes the corpus: captures whose results come from correct kernels and from wrong ones.
 
-    make.py FOLDER [--seeds N] [--sizes N] [--part 0-7] [--ranges]
+    make.py FOLDER [--seeds N] [--sizes N] [--part 0-7] [--ranges] [--ops NAME,...]
 
 FOLDER/KIND/... are captures as ditorch makes them; FOLDER/cases.json says for each what it is, how far
 the fault moves the exact result, and what other rules say of it. A part has all dtypes, and each op with each
-dtype is in one of the eight; what other rules say is left out there. With --ranges it is the ops of ranges.py."""
+dtype is in one of the eight. With --ranges it is the ops of ranges.py. What other rules say is left out of a part and of
+--ops."""
 
 import argparse
 import json
@@ -312,10 +313,11 @@ def main():
     p.add_argument("--sizes", type=int, default=3)
     p.add_argument("--part", type=int)
     p.add_argument("--ranges", action="store_true")
+    p.add_argument("--ops")
     args = p.parse_args()
     torch.set_num_threads(1)
-    c = Corpus(args.folder, args.part is None)
-    ops = RANGES if args.ranges else OPS
+    c = Corpus(args.folder, args.part is None and not args.ops)
+    ops = [op for op in (RANGES if args.ranges else OPS) if not args.ops or op.name in args.ops.split(",")]
     for op in ops:
         for n, dtype in enumerate((torch.float32, torch.bfloat16, torch.float16)):
             if args.part is not None and (len(op.name) + n) % 8 != args.part:

@@ -43,7 +43,8 @@ autocast.states_of = lambda tensors: []
 def show(name, func, *args, **kwargs):
     tensors = tensors_in(args, kwargs)
     try:
-        casts, found = autocast.casts_of(types.SimpleNamespace(func=func), tensors, args, kwargs)
+        found = autocast.found_of(types.SimpleNamespace(func=func), tensors, args, kwargs)
+        casts = found.of(tensors)
         print(name, *(str(casts.get(id(t)))[-8:] for t in tensors), *["forward"] * (not found.whole), *found.narrow or ())
     except autocast.Unchanged as e:
         print(name, e)

@@ -27,6 +27,11 @@ verdicts() {
 	fi
 	ok "no correct kernel is called wrong, fewer than 3 % of the faults are missed" corpus make --seeds 1 --sizes 1 "${part[@]}"
 	ok "of at least $least" [ "$(sed -n 's/.* \([0-9]*\) faults$/\1/p' "$T/made")" -ge $least ]
+	if of_first_torch; then
+		ok "also of gradients that come from a rounded result" corpus make --seeds 1 --ranges --ops torch.sigmoid
+	else
+		skip "those of another PyTorch: make test-long"
+	fi
 	if in_long; then
 		ok "sums that any number of threads has a part of are not wrong" corpus threads
 	elif of_first_torch; then

@@ -192,13 +192,19 @@ named() {
 	"$DITRACE" script --format jsonl "$1" 2>/dev/null | grep -q "\"function\":\"$2\""
 }
 
+# recorded NAME HZ: the workload, $target, which goes on when there is $T/go, is being recorded by $child
+recorded() {
+	rm -f "$T/go" "$T/data"
+	start "$PY" "sample/$1.py" "$T/go" >"$T/running" 2>&1
+	target=$child
+	wait_line "$T/running" '^ready'
+	start "$DITRACE" record -F "$2" --pid "$target" -o "$T/data" 2>"$T/err"
+}
+
 # held: ditrace gets no processor while code is run, dropped, and the program ends
 held() {
-	rm -f "$T/go" "$T/data"
-	start "$PY" sample/dropped.py "$T/go" >"$T/running" 2>&1
-	local target=$child
-	wait_line "$T/running" '^ready'
-	start "$DITRACE" record -F 199 --pid "$target" -o "$T/data" 2>"$T/err"
+	local target
+	recorded dropped 199
 	before_long named "$T/data" spin
 	kill -STOP "$child"
 	touch "$T/go"
@@ -239,11 +245,8 @@ sys.exit(not rows or rows[0]["pid"] == r["summary"]["targets"][0]["pid"])' "$T/j
 }
 
 born() {
-	rm -f "$T/go" "$T/data"
-	start "$PY" sample/born.py "$T/go" >"$T/running" 2>&1
-	local target=$child
-	wait_line "$T/running" '^ready'
-	start "$DITRACE" record -F 499 --pid "$target" -o "$T/data" 2>"$T/err"
+	local target
+	recorded born 499
 	wait_sampling
 	touch "$T/go"
 	wait_line "$T/running" '^made'

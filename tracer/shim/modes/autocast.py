@@ -30,12 +30,12 @@ def kind_of(x):
     return x if isinstance(x, (bool, str, torch.dtype, type(None))) else type(x)
 
 
-def casts_of(plan, tensors, args, kwargs):
-    """{id of an argument: dtype that autocast casts it to}, and what was found"""
+def found_of(plan, tensors, args, kwargs):
+    """What autocast casts in a call."""
     devices = sorted({t.device.type for t in tensors})
     dtypes = tuple((d, dtype_on(d)) for d in devices)
     if not any(dtype for _, dtype in dtypes):
-        return {}, Found([], True)
+        return Found([], True)
     if any(d in LATER for d in devices):
         raise Unchanged("runs under autocast of a device that computes later")
     kept = plan.__dict__.setdefault("autocasts", {})
@@ -50,10 +50,9 @@ def casts_of(plan, tensors, args, kwargs):
         finally:
             for f, *what in states:
                 f(*what)
-    found = kept[key]
-    if found is None:
+    if kept[key] is None:
         raise Unchanged("casts what it has computed, under autocast")
-    return {id(t): d for t, d in zip(tensors, found.casts) if d is not None}, found
+    return kept[key]
 
 
 def is_cast_node(node):

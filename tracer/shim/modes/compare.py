@@ -3,7 +3,7 @@ import time
 
 import torch
 
-from ditrace_modes.autocast import casts_of
+from ditrace_modes.autocast import found_of
 from ditrace_modes.calls import Unchanged, own_call, quietly
 from ditrace_modes.gradients import spending, watch_backward
 from ditrace_modes.level import LEVEL
@@ -65,9 +65,8 @@ def compare_call(plan, call, args, kwargs, at):
     if any(t._base is not None and t.requires_grad for t in tensors) and plan.base.endswith("_"):
         raise Unchanged("changes a view that has a history")
     number, began = call_number(), time.perf_counter_ns()
-    casts, found = casts_of(plan, tensors, args, kwargs) if is_autocast() else ({}, None)
-    live = Live(plan, args, kwargs, casts)
-    live.narrow = found and found.narrow
+    found = found_of(plan, tensors, args, kwargs) if is_autocast() else None
+    live = Live(plan, args, kwargs, found, tensors)
     try:
         live.check_comparable()
     except Refused as e:

@@ -23,9 +23,9 @@ def cpu_copy(t):
 class Live(Capture):
     """A call that is under way, in place of a captured one."""
 
-    def __init__(self, plan, args, kwargs, casts=()):
-        self.casts = dict(casts)  # id of an argument: the dtype that autocast casts it to
-        self.narrow = None  # dtypes that the results are judged in, where they are of a higher one
+    def __init__(self, plan, args, kwargs, autocasts=None, tensors=()):
+        self.autocasts = autocasts  # what autocast casts (Found)
+        self.casts = autocasts.of(tensors) if autocasts else {}  # id of an argument: the dtype
         self.dir, self.trust, self.functions = "", False, None
         self.copied = {}
         self.take(plan.name, rebuilt(tuple(args), self.input), rebuilt(dict(kwargs), self.input), None)
@@ -84,13 +84,5 @@ def copied_results(live, result, args, kwargs):
 
 
 def keep_results(live, result, args, kwargs):
-    kept, dtypes = copied_results(live, result, args, kwargs), iter(live.narrow or ())
-
-    def narrowed(x):
-        new = x.to(next(dtypes))
-        setattr(new, LOCATIONS, getattr(x, LOCATIONS))
-        return new
-
-    if live.narrow:
-        kept = rebuilt(kept, lambda x: narrowed(x) if isinstance(x, torch.Tensor) else x)
-    live.parts["output"] = {"args": [kept]}
+    kept = copied_results(live, result, args, kwargs)
+    live.parts["output"] = {"args": [live.autocasts.narrowed(kept, rebuilt) if live.autocasts else kept]}
