@@ -47,6 +47,8 @@ static int open_all(struct record *r, struct err *e)
 	const struct sampler_sink sink = record_samples_sink(&r->to);
 	trace_loop_note_files();
 	int code = sampler_open(r->hz, &sink, &r->sampler, e);
+	if (!code)
+		record_samples_tell_rate(r->sampler, r->hz);
 	return code ? code : trace_writer_open(r->output, &r->to.writer, e);
 }
 
@@ -90,7 +92,8 @@ static void tell_begun(struct record *r)
 	fputs("ditrace: taking samples", stderr);
 	if (!r->watch.is_child)
 		fprintf(stderr, " of %d", r->watch.pid);
-	fprintf(stderr, ", %" PRIu64 " Hz%s\n", r->hz, r->watch.is_child ? "" : ", Ctrl-C ends");
+	fprintf(stderr, ", %" PRIu64 " Hz%s\n", sampler_how(r->sampler)->frequency,
+		r->watch.is_child ? "" : ", Ctrl-C ends");
 	fflush(stderr);
 	if (!r->watch.is_child)
 		status_line_open(&r->watch.progress);

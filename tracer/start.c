@@ -64,6 +64,7 @@ static int trace_samples_open(const char *text, struct session *session, struct 
 		free(s);
 		return r;
 	}
+	record_samples_tell_rate(s->sampler, hz);
 	trace_write_sampling(s->to.writer, sampler_how(s->sampler));
 	*out = s;
 	return 0;

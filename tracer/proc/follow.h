@@ -82,6 +82,10 @@ int perf_rings_add(struct perf_rings *p, pid_t tid, bool on_exec);
  * the time). Buffers are then larger, as far as the user's limit allows. */
 void perf_rings_sampling(struct perf_rings *p, const struct perf_event_attr *attr);
 
+/* `hz`, or the kernel's limit if that is lower (kernel.perf_event_max_sample_rate), which it lowers
+ * by itself while samples take long. */
+uint64_t perf_rate_within(uint64_t hz);
+
 /* Make these events also run the eBPF program with descriptor `program` at each sample. */
 void perf_rings_program(struct perf_rings *p, int program);
 

@@ -12,6 +12,7 @@
 
 #include "base/arena.h"
 #include "base/system.h"
+#include "symbolizer/target/process.h"
 
 enum {
 	RING_PAGES = 16, /* of data; most records are about 150 bytes */
@@ -128,9 +129,21 @@ static struct perf_event_attr attr_of(const struct perf_rings *p, bool on_exec)
 	return attr;
 }
 
+uint64_t perf_rate_within(uint64_t hz)
+{
+	long most = -1;
+	process_setting("/proc", "kernel/perf_event_max_sample_rate", &most);
+	return most > 0 && hz > (uint64_t)most ? (uint64_t)most : hz;
+}
+
 static int perf_open(struct perf_event_attr attr, pid_t tid, int cpu)
 {
 	int fd = (int)syscall(SYS_perf_event_open, &attr, tid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+	const uint64_t within = fd < 0 && attr.freq ? perf_rate_within(attr.sample_freq) : 0;
+	if (within && within < attr.sample_freq) { /* the kernel has lowered it since */
+		attr.sample_freq = within;
+		fd = (int)syscall(SYS_perf_event_open, &attr, tid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+	}
 	return fd < 0 ? -errno : fd;
 }
 

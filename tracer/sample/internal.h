@@ -75,8 +75,8 @@ struct perf_sample {
 void perf_sample_ask(struct perf_event_attr *attr);
 
 /* Choose what samples are taken by, `hz` times a second: processor cycles or, where there is no
- * such counter, the CPU clock; with the kernel's time where that is permitted. 0 or -errno with *e.
- */
+ * such counter, the CPU clock; with the kernel's time where that is permitted. Above the kernel's
+ * limit it is that: how->frequency. 0 or -errno with *e. */
 int perf_sample_choose(uint64_t hz, struct perf_event_attr *attr, struct sampling *how,
 		       struct err *e);
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "symbolizer/target/process.h"
+#include "tracer/proc/follow.h"
 #include "tracer/sample/internal.h"
 
 /* Enough for the stack of a Python program inside its outermost op, some 30 C++ functions. */
@@ -69,13 +70,9 @@ static int not_permitted(int code, struct err *e)
 int perf_sample_choose(uint64_t hz, struct perf_event_attr *attr, struct sampling *how,
 		       struct err *e)
 {
-	long most = -1;
-	process_setting("/proc", "kernel/perf_event_max_sample_rate", &most);
-	if (!hz || (most > 0 && hz > (uint64_t)most)) {
-		err_set(e, -EINVAL, "cannot take %llu samples a second", (unsigned long long)hz);
-		return err_hint(e, "from 1 to %ld, which is kernel.perf_event_max_sample_rate",
-				most > 0 ? most : 100000);
-	}
+	if (!hz)
+		return err_set(e, -EINVAL, "cannot take 0 samples a second");
+	hz = perf_rate_within(hz);
 	*attr = (struct perf_event_attr){
 	    .size = sizeof(*attr), .freq = 1, .sample_freq = hz, .exclude_hv = 1, .disabled = 1};
 	perf_sample_ask(attr);

@@ -1,5 +1,6 @@
 #include "tracer/sample/sampler.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -56,6 +57,17 @@ struct sampler_sink record_samples_sink(struct record_samples *r)
 {
 	return (struct sampler_sink){
 	    .arg = r, .sample = on_sample, .lost = on_lost, .build = on_build, .forget = forget};
+}
+
+void record_samples_tell_rate(const struct sampler *s, uint64_t hz)
+{
+	const uint64_t within = sampler_how(s)->frequency;
+	if (within < hz)
+		fprintf(stderr,
+			"ditrace: %" PRIu64 " samples a second instead of %" PRIu64
+			": kernel.perf_event_max_sample_rate, which the kernel has lowered if "
+			"samples took long\n",
+			within, hz);
 }
 
 void record_samples_summary(const struct sampler *s)

@@ -37,8 +37,8 @@ struct sampler_counts {
 struct sampler;
 
 /* Prepare to take `hz` samples per second of each thread's CPU time. 0 and *out (free with
- * sampler_close), or -errno with *e and a hint: not permitted, or above the kernel's limit. `sink`
- * is copied. */
+ * sampler_close), or -errno with *e and a hint. Above the kernel's limit it is that: see
+ * sampler_how. `sink` is copied. */
 int sampler_open(uint64_t hz, const struct sampler_sink *sink, struct sampler **out, struct err *e);
 void sampler_close(struct sampler *s); /* NULL allowed; calls sink.forget */
 
@@ -76,6 +76,9 @@ struct record_samples {
 
 /* A sink that writes samples and the names of their threads. `r` must outlive the sampler. */
 struct sampler_sink record_samples_sink(struct record_samples *r);
+
+/* Say on stderr, if so, that the kernel permits fewer samples a second than `hz`. */
+void record_samples_tell_rate(const struct sampler *s, uint64_t hz);
 
 /* Print "1,234 samples of cpu-clock at 99 Hz, 3 lost, ..." to stderr. */
 void record_samples_summary(const struct sampler *s);
