@@ -18,6 +18,7 @@ PRODUCTS = set("""linear matmul mm bmm addmm addbmm baddbmm addmv mv dot vdot in
     chain_matmul __matmul__ __rmatmul__ multi_head_attention_forward _native_multi_head_attention cdist _euclidean_dist
     matrix_power matrix_exp cov corrcoef _addmm_activation linear_backward matmul_backward _trilinear vecdot
     _transformer_encoder_layer_fwd npu_linear spmm hspmm smm dsmm hsmm saddmm""".split())
+ADDED_UP = CONVOLUTIONS | set("linear matmul mm bmm addmm addbmm baddbmm addmv mv dot vdot inner".split())
 WITH_BIAS = CONVOLUTIONS | {"linear"}
 SINGLES = (torch.float32, torch.complex64)
 TF32 = 2.0**-11  # roundoff of its numbers; a kernel may also cut off what they do not hold, which is twice as much
@@ -127,6 +128,10 @@ class Allowed:
             return self.unknown(name)
         found = [s for s in (tf32_setting(self.kind, o) for o in self.operations) if s]
         return f"{name} ({found[0]})" if found else None
+
+    def knows(self, dtypes):
+        """Is all that results of these may be off by known of the device, so that the CPU's kernel does not tell it?"""
+        return bool(self.operations) and self.base in ADDED_UP and not dtypes.isdisjoint(HALVES)
 
     def products(self):
         """How many roundings of inputs one result may have behind it: of a chain of products or steps all."""
