@@ -52,6 +52,11 @@ enum { PERF_REGS = 20 };
 /* For perf_event_attr.sample_regs_user: all that struct pt_regs has for 64-bit code. */
 extern const uint64_t perf_regs_mask;
 
+/* Whether this is a guest of a hypervisor (CPUID 1, ecx bit 31: Linux,
+ * arch/x86/include/asm/cpufeatures.h, X86_FEATURE_HYPERVISOR), for which each interrupt of a
+ * counter is emulated. */
+bool perf_counters_are_virtual(void);
+
 /* The abi field of a sample of 64-bit code (PERF_SAMPLE_REGS_ABI_64, linux/perf_event.h). */
 enum { PERF_REGS_ABI = 2 };
 
@@ -75,8 +80,8 @@ struct perf_sample {
 void perf_sample_ask(struct perf_event_attr *attr);
 
 /* Choose what samples are taken by, `hz` times a second: processor cycles or, where there is no
- * such counter, the CPU clock; with the kernel's time where that is permitted. Above the kernel's
- * limit it is that: how->frequency. 0 or -errno with *e. */
+ * such counter or it is emulated, the CPU clock; with the kernel's time where that is permitted.
+ * Above the kernel's limit it is that: how->frequency. 0 or -errno with *e. */
 int perf_sample_choose(uint64_t hz, struct perf_event_attr *attr, struct sampling *how,
 		       struct err *e);
 

@@ -1,5 +1,6 @@
 #include "tracer/sample/internal.h"
 
+#include <cpuid.h>
 #include <string.h>
 
 #include "symbolizer/code/arch_x86_64.h"
@@ -16,6 +17,13 @@ static const struct {
 };
 
 const uint64_t perf_regs_mask = 0xff0fff;
+
+bool perf_counters_are_virtual(void)
+{
+	enum { HYPERVISOR = 1U << 31 };
+	unsigned a, b, c = 0, d;
+	return __get_cpuid(1, &a, &b, &c, &d) && (c & HYPERVISOR);
+}
 
 void perf_regs_take(const uint64_t *words, uint64_t *regs)
 {

@@ -77,7 +77,11 @@ int perf_sample_choose(uint64_t hz, struct perf_event_attr *attr, struct samplin
 	    .size = sizeof(*attr), .freq = 1, .sample_freq = hz, .exclude_hv = 1, .disabled = 1};
 	perf_sample_ask(attr);
 	*how = (struct sampling){.frequency = hz, .event = "cycles"};
-	int r = try_event(attr, PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES);
+	/* The kernel throttles interrupts of emulated counters for the time that they take, and
+	 * lowers its limit; those of the clock it does not. */
+	int r = -ENOENT;
+	if (!perf_counters_are_virtual())
+		r = try_event(attr, PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES);
 	if (r && r != -EACCES && r != -EPERM) {
 		how->event = "cpu-clock";
 		r = try_event(attr, PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK);

@@ -90,7 +90,8 @@ ended() {
 		chmod 755 "$base" "$T"
 		mkdir -m 777 "$T/user"
 		cp "$DITRACE" "$T/ditrace"
-		start "${as[@]}" "$T/ditrace" record -F 499 -o "$T/user/data" -- bash -c 'echo ready
+		# A plain user's buffer, which nobody reads meanwhile, holds some 170 samples.
+		start "${as[@]}" "$T/ditrace" record -F 199 -o "$T/user/data" -- bash -c 'echo ready
 			until [ -e "$0/go" ]; do sleep 0.05; done
 			"$0/short" "$0"/lib{a,b,c}.so
 			echo ended' "$T" >"$T/running" 2>"$T/err"

@@ -295,7 +295,7 @@ ends() {
 	"$DITRACE" record -o "$T/data" -- /nowhere/at-all 2>"$T/err"
 	is "that of a shell for none" $? 127
 	"$DITRACE" record -F 100000000 -o "$T/data" -- true 2>"$T/err"
-	like "a frequency that cannot be is told" "$T/err" 'hint: from 1 to'
+	like "a rate above the kernel's limit is lowered, and said" "$T/err" '^ditrace: [0-9]+ samples a second instead of 100000000: kernel.perf_event_max_sample_rate'
 	"$DITRACE" record 2>"$T/err"
 	is "nothing to record is misuse" $? 2
 }
