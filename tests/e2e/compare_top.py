@@ -8,7 +8,7 @@ import sys
 
 TIME = r"([\d.]+ (?:ns|us|ms|s))"
 SHOWN = re.compile(r"^(b| ) +([\d.]+) +([\d.]+) +[\d,.]+ +" + TIME + " +" + TIME + r"  (\S+) .*?(\S+\.py:\d+|\(no Python frame\)|\(forward op not known\)|\(gradient accumulation\)) ?")
-REPORTED = re.compile(r"^ *([\d.]+)% +([\d.]+)% +[\d,]+ +" + TIME + " +" + TIME + " +" + TIME + r"  (\S+) +(\S+\.py:\d+|\(no Python frame\)|\(forward op not known\)|\(gradient accumulation\))")
+REPORTED = re.compile(r"^ *([\d.]+)% +([\d.]+)% +[\d,]+ +" + TIME + " +" + TIME + " +" + TIME + r"  (\S+) .*?(\S+\.py:\d+|\(no Python frame\)|\(forward op not known\)|\(gradient accumulation\))")
 
 
 def main():
