@@ -14,11 +14,11 @@ CONVOLUTIONS = set("""conv1d conv2d conv3d conv_transpose1d conv_transpose2d con
     convolution_overrideable convolution_backward convolution_backward_overrideable npu_convolution""".split())
 RECURRENT = set("lstm gru rnn_tanh rnn_relu _cudnn_rnn _cudnn_rnn_backward _thnn_fused_lstm_cell".split())
 CELLS = set("lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell".split())
-PRODUCTS = set("""linear matmul mm bmm addmm addbmm baddbmm addmv mv dot vdot inner tensordot einsum bilinear multi_dot
+MATRICES = set("linear matmul mm bmm addmm addbmm baddbmm addmv mv dot vdot inner".split())
+PRODUCTS = MATRICES | set("""tensordot einsum bilinear multi_dot
     chain_matmul __matmul__ __rmatmul__ multi_head_attention_forward _native_multi_head_attention cdist _euclidean_dist
     matrix_power matrix_exp cov corrcoef _addmm_activation linear_backward matmul_backward _trilinear vecdot
     _transformer_encoder_layer_fwd npu_linear spmm hspmm smm dsmm hsmm saddmm""".split())
-ADDED_UP = CONVOLUTIONS | set("linear matmul mm bmm addmm addbmm baddbmm addmv mv dot vdot inner".split())
 WITH_BIAS = CONVOLUTIONS | {"linear"}
 SINGLES = (torch.float32, torch.complex64)
 TF32 = 2.0**-11  # roundoff of its numbers; a kernel may also cut off what they do not hold, which is twice as much
@@ -131,7 +131,7 @@ class Allowed:
 
     def knows(self, dtypes):
         """Is all that results of these may be off by known of the device, so that the CPU's kernel does not tell it?"""
-        return bool(self.operations) and self.base in ADDED_UP and not dtypes.isdisjoint(HALVES)
+        return bool(self.operations) and self.base in CONVOLUTIONS | MATRICES and not dtypes.isdisjoint(HALVES)
 
     def products(self):
         """How many roundings of inputs one result may have behind it: of a chain of products or steps all."""

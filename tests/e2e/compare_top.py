@@ -7,8 +7,9 @@ import re
 import sys
 
 TIME = r"([\d.]+ (?:ns|us|ms|s))"
-SHOWN = re.compile(r"^(b| ) +([\d.]+) +([\d.]+) +[\d,.]+ +" + TIME + " +" + TIME + r"  (\S+) .*?(\S+\.py:\d+|\(no Python frame\)|\(forward op not known\)|\(gradient accumulation\)) ?")
-REPORTED = re.compile(r"^ *([\d.]+)% +([\d.]+)% +[\d,]+ +" + TIME + " +" + TIME + " +" + TIME + r"  (\S+) .*?(\S+\.py:\d+|\(no Python frame\)|\(forward op not known\)|\(gradient accumulation\))")
+WHERE = r"  (\S+) .*?(\S+\.py:\d+|\(no Python frame\)|\(forward op not known\)|\(gradient accumulation\))"  # behind the op
+SHOWN = re.compile(r"^(b| ) +([\d.]+) +([\d.]+) +[\d,.]+ +" + TIME + " +" + TIME + WHERE)
+REPORTED = re.compile(r"^ *([\d.]+)% +([\d.]+)% +[\d,]+ +" + TIME + " +" + TIME + " +" + TIME + WHERE)
 
 
 def main():

@@ -139,9 +139,8 @@ uint64_t perf_rate_within(uint64_t hz)
 static int perf_open(struct perf_event_attr attr, pid_t tid, int cpu)
 {
 	int fd = (int)syscall(SYS_perf_event_open, &attr, tid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
-	const uint64_t within = fd < 0 && attr.freq ? perf_rate_within(attr.sample_freq) : 0;
-	if (within && within < attr.sample_freq) { /* the kernel has lowered it since */
-		attr.sample_freq = within;
+	if (fd < 0 && errno == EINVAL && attr.freq) { /* the kernel may have lowered its limit */
+		attr.sample_freq = perf_rate_within(attr.sample_freq);
 		fd = (int)syscall(SYS_perf_event_open, &attr, tid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
 	}
 	return fd < 0 ? -errno : fd;
