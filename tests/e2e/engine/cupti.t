@@ -72,6 +72,7 @@ devices() {
 	echo >&9
 	wait_line "$T/out" '^done'
 	like "after detach CUPTI is asked for nothing" "$T/out" '^kinds 0$'
+	like "nor were kernels recorded at any time without their launches" "$T/out" '^done, blind 0$'
 	exec 9>&-
 }
 

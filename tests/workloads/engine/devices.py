@@ -65,7 +65,7 @@ class Twice(torch.autograd.Function):
 def await_recording():
     """Ops of no interest until ditrace records what devices do."""
     end = time.time() + (1.5 if when == "never" else float(os.environ.get("PATIENCE", 180)))
-    while not cupti.stand_in_kinds() and time.time() < end:
+    while not cupti.stand_in_is_on() and time.time() < end:
         torch.zeros(1) * 1
         time.sleep(0.01)
 
@@ -110,4 +110,4 @@ if "waits" in what:
     print("waits", flush=True)
     sys.stdin.readline()
     print("kinds", cupti.stand_in_kinds(), flush=True)
-print("done", flush=True)
+print("done, blind", cupti.stand_in_blind(), flush=True)

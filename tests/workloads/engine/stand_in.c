@@ -37,6 +37,7 @@ static bool kind_on[KINDS], call_on[2][CALLS], initialised;
 static uint8_t *buffer;
 static size_t size, used;
 static uint32_t correlation, dropped;
+static int blind; /* how often kernels were recorded and their launches not */
 
 /* Held while records are made or handed over, as CUPTI may be flushed by any thread. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -95,6 +96,7 @@ static int set(int kind, bool on)
 	kind_on[kind] = on;
 	if (kind == RUNTIME || kind == DRIVER_CALLS)
 		memset(call_on[kind == RUNTIME], on, sizeof(call_on[0]));
+	blind += kind_on[10] && !call_on[1][LAUNCH];
 	return 0;
 }
 
@@ -277,6 +279,17 @@ void stand_in_copy(uint64_t bytes, uint64_t ns, uint32_t stream)
 void stand_in_initialise(void)
 {
 	initialised = true;
+}
+
+/* Whether all is on that a test launches. */
+int stand_in_is_on(void)
+{
+	return kind_on[10] && kind_on[1] && call_on[1][LAUNCH] && call_on[0][DRIVER_LAUNCH];
+}
+
+int stand_in_blind(void)
+{
+	return blind;
 }
 
 /* How many kinds of records are on: none, once nobody wants any. */
