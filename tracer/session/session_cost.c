@@ -136,7 +136,8 @@ enum {
 	WARM_MS = 1000,	     /* from the first hit on: code is read, schemas are learned */
 	LONG_WARM_MS = 5000, /* while there are fewer hits than this: the program begins */
 	WARM_HITS = 10000,
-	LAST_MS = 150, /* sums are read every 50 ms */
+	LAST_MS = 150,	/* sums are read every 50 ms */
+	LATE_MS = 3000, /* a thread that waits for a processor has yet to write what it spent */
 	USUAL = 24,
 };
 
@@ -231,15 +232,22 @@ static void turns_end(struct session *s)
 			TURN_OPS_LEAST);
 }
 
+static bool turn_has_enough(const struct session *s)
+{
+	const uint32_t turn = s->turns.n;
+	if (turn == TURNS_LAST)
+		return turns_result(s).turns > 0;
+	return s->engine->turn(s->engine, turn).entered >= 2 * TURN_OPS_LEAST;
+}
+
 /* A turn lasts until enough ops were called, within reason. */
 static bool turn_is_due(const struct session *s)
 {
 	const struct session_turns *t = &s->turns;
-	const uint64_t most_ns = t->next_ns + 4 * turn_ms(t->n) * MS;
+	const uint64_t more_ms = t->n == TURNS_LAST ? LATE_MS : 4 * turn_ms(t->n);
 	if (s->now < t->next_ns)
 		return false;
-	return s->now >= most_ns || t->n == TURNS_LAST ||
-	       s->engine->turn(s->engine, t->n).entered >= 2 * TURN_OPS_LEAST;
+	return s->now >= t->next_ns + more_ms * MS || turn_has_enough(s);
 }
 
 void session_turns_step(struct session *s)
