@@ -19,6 +19,20 @@ def tensors_in(nest):
     return [x for _, x in walk(nest) if isinstance(x, torch.Tensor)]
 
 
+def in_dtypes(results, dtypes, rebuilt=convert):
+    """The same results, each tensor in the next dtype, as on the device that it was on."""
+    dtypes = iter(dtypes)
+
+    def one(x):
+        if not isinstance(x, torch.Tensor):
+            return x
+        new = x.to(next(dtypes))
+        setattr(new, LOCATIONS, getattr(x, LOCATIONS, "cpu"))
+        return new
+
+    return rebuilt(results, one)
+
+
 class Casts(operators.TorchDispatchMode):
     """Sees the casts of arguments in one call, {id of an argument: dtype}, and which operators it calls besides: with
     (dtype, whether it is an argument) of each tensor they get, and the dtypes of those that they give."""
@@ -54,16 +68,7 @@ class Found:
 
     def narrowed(self, results, rebuilt=convert):
         """The results in the dtypes that tell how precise they are, as on the device that they were on."""
-        dtypes = iter(self.narrow or ())
-
-        def one(x):
-            if not isinstance(x, torch.Tensor):
-                return x
-            new = x.to(next(dtypes))
-            setattr(new, LOCATIONS, getattr(x, LOCATIONS, "cpu"))
-            return new
-
-        return rebuilt(results, one) if self.narrow else results
+        return in_dtypes(results, self.narrow, rebuilt) if self.narrow else results
 
 
 def seen(function, tensors, copies, args, kwargs, rebuilt):

@@ -6,7 +6,7 @@ import torch
 from ditrace_runner import choices, memory
 from ditrace_runner.allowed import Allowed, cut_off, device_of
 from ditrace_runner.call import Call, convert, gapped, is_float, transposed, walk, wide
-from ditrace_runner.casts import tensors_in
+from ditrace_runner.casts import in_dtypes, tensors_in
 from ditrace_runner.errors import Refused, Skipped, first_line
 from ditrace_runner.floors import floors
 from ditrace_runner.functions import ORDERED, PRIVATE, STATISTICS
@@ -124,8 +124,7 @@ class Judge:
     def as_rounded(self, grads):
         """The CPU in float32 and rounded: its own kernel may add up in the half type (that of PyTorch 1.13 without AVX-512)."""
         call = self.variant(grads, dtype=torch.float32)
-        dtypes = iter([t.dtype for t in tensors_in(self.cpu.results)])
-        call.results = convert(call.results, lambda x: x.to(next(dtypes)) if isinstance(x, torch.Tensor) else x)
+        call.results = in_dtypes(call.results, [t.dtype for t in tensors_in(self.cpu.results)])
         return call
 
     def is_cpus(self):
