@@ -372,7 +372,8 @@ int cupti_start(bool early)
 	begun = monotonic();
 	int r = cupti.set_clock(monotonic);
 	r = r ? r : cupti.register_callbacks(request, complete);
-	/* Calls first: the program launches meanwhile, and the op of what ran is that of its call. */
+	/* Calls first: the program launches meanwhile, and the op of what ran is that of its call.
+	 */
 	r = r ? r : start_calls(early);
 	for (int i = 0; i < NKINDS && !r; i++)
 		r = cupti.enable(kinds[i]);
