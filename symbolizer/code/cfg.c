@@ -1,6 +1,7 @@
 #include "symbolizer/code/cfg.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -267,29 +268,29 @@ int cfg_build(struct cfg *g, const uint8_t *code, size_t len, uint64_t vaddr)
 
 /* Decoded instructions, to be found again by their bytes. */
 
-enum { HEADS = 1 << 15, ENTRIES = 1 << 14, KEY = 4, LONGEST = 15, NONE = UINT16_MAX };
+enum { SLOTS = 1 << 16, ENTRIES = 1 << 15, KEY = 8, LONGEST = 15 };
 
 struct cached_insn {
 	uint8_t bytes[LONGEST];
 	uint8_t fixed; /* bytes that must match; the rest is a displacement */
-	uint16_t next;
 	struct arch_insn insn;
 };
 
-/* Hashed by the first KEY fixed bytes, or all of them if fewer. */
+/* An open hash table, by the first KEY fixed bytes, or all of them if fewer. A slot has bits of the
+ * hash above, so that entries of others, which lie all over memory, are seldom touched. */
 struct insn_cache {
-	uint16_t head[HEADS];
+	uint8_t
+	    sizes[UINT8_MAX + 1]; /* by an instruction's first byte: bit n - 1: keys of n bytes */
 	uint32_t n;
+	uint32_t slot[SLOTS]; /* tag << 16 | index in entry + 1; 0: empty */
 	struct cached_insn entry[ENTRIES];
 };
 
 struct insn_cache *insn_cache_new(void)
 {
 	struct insn_cache *c = malloc(sizeof(*c));
-	if (!c)
-		return NULL;
-	c->n = 0;
-	memset(c->head, 0xff, sizeof(c->head));
+	if (c)
+		memset(c, 0, offsetof(struct insn_cache, entry));
 	return c;
 }
 
@@ -298,11 +299,27 @@ void insn_cache_free(struct insn_cache *c)
 	free(c);
 }
 
-static uint32_t insn_hash(const uint8_t *code, unsigned n)
+static uint64_t insn_first(const uint8_t *code, size_t left)
 {
-	uint32_t key = 0;
-	memcpy(&key, code, n);
-	return ((key + n) * UINT32_C(2654435761)) >> 17;
+	uint64_t first = 0;
+	memcpy(&first, code, left < KEY ? left : KEY);
+	return first;
+}
+
+static uint64_t insn_hash(uint64_t first, unsigned n)
+{
+	const uint64_t key = first & UINT64_MAX >> (64 - 8 * n);
+	return (key + n) * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+static uint32_t insn_slot(uint64_t hash)
+{
+	return (uint32_t)(hash >> 48);
+}
+
+static uint32_t insn_tag(uint64_t hash)
+{
+	return (uint32_t)(hash >> 16) & 0xffff0000;
 }
 
 static int32_t insn_displacement(const uint8_t *end, unsigned size)
@@ -324,21 +341,33 @@ static void insn_move(struct arch_insn *insn, const uint8_t *code, uint64_t at, 
 		insn->disp = d;
 }
 
+static const struct cached_insn *insn_find(const struct insn_cache *c, const uint8_t *code,
+					   size_t left, uint64_t hash)
+{
+	uint32_t slot;
+	for (uint32_t s = insn_slot(hash); (slot = c->slot[s]); s = (s + 1) % SLOTS) {
+		if ((slot & 0xffff0000) != insn_tag(hash))
+			continue;
+		const struct cached_insn *e = &c->entry[(slot & UINT16_MAX) - 1];
+		if (e->insn.len <= left && !memcmp(e->bytes, code, e->fixed))
+			return e;
+	}
+	return NULL;
+}
+
 bool insn_cache_find(const struct insn_cache *c, const uint8_t *code, size_t left, uint64_t at,
 		     struct arch_insn *out)
 {
-	for (unsigned n = left < KEY ? (unsigned)left : KEY; n > 0; n--) {
-		for (uint16_t i = c->head[insn_hash(code, n)]; i != NONE; i = c->entry[i].next) {
-			const struct cached_insn *e = &c->entry[i];
-			if (e->insn.len > left || memcmp(e->bytes, code, e->fixed))
-				continue;
-			*out = e->insn;
-			if (e->fixed != e->insn.len)
-				insn_move(out, code, at, e->insn.len - e->fixed);
-			return true;
-		}
-	}
-	return false;
+	const uint64_t first = insn_first(code, left);
+	const struct cached_insn *e = NULL;
+	for (unsigned sizes = c->sizes[*code]; sizes && !e; sizes &= sizes - 1)
+		e = insn_find(c, code, left, insn_hash(first, (unsigned)__builtin_ctz(sizes) + 1));
+	if (!e)
+		return false;
+	*out = e->insn;
+	if (e->fixed != e->insn.len)
+		insn_move(out, code, at, e->insn.len - e->fixed);
+	return true;
 }
 
 void insn_cache_add(struct insn_cache *c, const uint8_t *code, uint64_t at, unsigned relative,
@@ -355,7 +384,11 @@ void insn_cache_add(struct insn_cache *c, const uint8_t *code, uint64_t at, unsi
 		if (e->insn.target != insn->target || e->insn.disp != insn->disp)
 			return;
 	}
-	uint16_t *head = &c->head[insn_hash(code, e->fixed < KEY ? e->fixed : KEY)];
-	e->next = *head;
-	*head = (uint16_t)c->n++;
+	const unsigned size = e->fixed < KEY ? e->fixed : KEY;
+	const uint64_t hash = insn_hash(insn_first(code, insn->len), size);
+	uint32_t s = insn_slot(hash);
+	while (c->slot[s])
+		s = (s + 1) % SLOTS;
+	c->slot[s] = insn_tag(hash) | ++c->n;
+	c->sizes[*code] |= (uint8_t)(1 << (size - 1));
 }

@@ -13,27 +13,25 @@ static bool begins(const char *name, const char *prefix)
  * appends .part.0 and the like to its clones. */
 static bool is_destructor(const char *name)
 {
-	const char *end = strstr(name, "D1Ev");
+	const char *dot = strchr(name, '.');
+	const char *end = dot ? dot : name + strlen(name);
 
-	if (!end)
-		end = strstr(name, "D2Ev");
-	return end && (!end[4] || end[4] == '.');
+	return end - name > 4 && (!strncmp(end - 4, "D1Ev", 4) || !strncmp(end - 4, "D2Ev", 4));
 }
 
+/* Asked of every symbol of a library. */
 bool return_sites_cleanup_symbol(const char *name)
 {
-	static const char *const exact[] = {"free", "pthread_mutex_unlock", "__stack_chk_fail"};
-
-	for (size_t i = 0; i < sizeof(exact) / sizeof(exact[0]); i++)
-		if (!strcmp(name, exact[i]))
-			return true;
-	/* operator delete, operator delete[] */
-	if (begins(name, "_ZdlPv") || begins(name, "_ZdaPv"))
-		return true;
-	if (begins(name, "_ZN3c106SymInt8release_Ev") ||
-	    (begins(name, "_ZN3c1013intrusive_ptrI") && strstr(name, "15reset_not_null_E")))
-		return true;
-	return (begins(name, "_ZNSt") || begins(name, "_ZN3c10")) && is_destructor(name);
+	if (!begins(name, "_Z"))
+		return !strcmp(name, "free") || !strcmp(name, "pthread_mutex_unlock") ||
+		       !strcmp(name, "__stack_chk_fail");
+	if (!begins(name, "_ZN3c10"))
+		/* operator delete, operator delete[] */
+		return begins(name, "_ZdlPv") || begins(name, "_ZdaPv") ||
+		       (begins(name, "_ZNSt") && is_destructor(name));
+	return begins(name, "_ZN3c106SymInt8release_Ev") ||
+	       (begins(name, "_ZN3c1013intrusive_ptrI") && strstr(name, "15reset_not_null_E")) ||
+	       is_destructor(name);
 }
 
 void return_sites_set_frame(const struct return_sites_ctx *c, const struct exit_point *p,

@@ -55,22 +55,41 @@ static int32_t head_of(struct arch_decoder *d, const uint8_t *code, uint64_t siz
 	return 0;
 }
 
+enum { WORD = sizeof(uint32_t), BLOCK = 4096 };
+
+/* Several at a time. */
+typedef uint32_t words __attribute__((vector_size(16)));
+
+/* Whether a word in the block, wherever it begins, is `want` less how far it is into the block. */
+static bool block_has(const uint8_t *code, uint32_t want)
+{
+	words wanted[WORD], found = {0}, w;
+	for (uint32_t i = 0; i < WORD; i++)
+		wanted[i] = want - i - (words){0, WORD, 2 * WORD, 3 * WORD};
+	for (uint32_t at = 0; at < BLOCK; at += sizeof(words))
+#pragma GCC unroll 4
+		for (uint32_t i = 0; i < WORD; i++) {
+			memcpy(&w, code + at + i, sizeof(w));
+			found |= (words)(w == wanted[i]);
+			wanted[i] -= (uint32_t)sizeof(words);
+		}
+	return found[0] | found[1] | found[2] | found[3];
+}
+
 void ops_each_displacement(const uint8_t *code, size_t size, uint64_t vaddr, uint64_t target,
 			   elf_address_fn *fn, void *arg)
 {
-	enum { WORD = sizeof(uint32_t), BLOCK = 4096 };
-	for (size_t at = 0; at + BLOCK + WORD <= size; at += BLOCK)
-		for (uint32_t phase = 0; phase < WORD; phase++) {
-			const uint32_t want = (uint32_t)(target - (vaddr + at + phase + WORD));
-			uint32_t word[BLOCK / WORD], found = 0;
-			memcpy(word, code + at + phase, sizeof(word));
-			for (uint32_t k = 0; k < BLOCK / WORD; k++)
-				found |= word[k] + WORD * k == want;
-			for (uint32_t k = 0; found && k < BLOCK / WORD; k++)
-				if (word[k] + WORD * k == want &&
-				    fn(vaddr + at + phase + WORD * (k + 1), arg))
-					return;
+	for (size_t at = 0; at + WORD <= size; at += BLOCK) {
+		const uint32_t want = (uint32_t)(target - (vaddr + at + WORD));
+		const bool whole = size - at >= BLOCK + WORD;
+		const size_t n = whole ? BLOCK : size - at - WORD + 1;
+		for (uint32_t i = 0; i < n && (!whole || i || block_has(code + at, want)); i++) {
+			uint32_t word;
+			memcpy(&word, code + at + i, sizeof(word));
+			if (word == want - i && fn(vaddr + at + i + WORD, arg))
+				return;
 		}
+	}
 }
 
 struct copies {

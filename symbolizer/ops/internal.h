@@ -82,8 +82,7 @@ bool grads_function_find(struct elf_file *cpu, struct callees *c, uint64_t *vadd
 uint64_t ops_call_boxed(struct elf_file *f);
 
 /* Call `fn` with the address behind each four bytes that, as a displacement from there, lead to
- * `target`; a non-zero return ends it. Whole pages are compared at a time, not what is left of one.
- */
+ * `target`; a non-zero return ends it. */
 void ops_each_displacement(const uint8_t *code, size_t size, uint64_t vaddr, uint64_t target,
 			   elf_address_fn *fn, void *arg);
 
