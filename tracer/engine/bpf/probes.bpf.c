@@ -23,14 +23,20 @@ static __always_inline int is_shown(const struct frame *f)
 	return !f->muted && !f->aside;
 }
 
-static __always_inline void drop(struct bpf_thread *t, const struct frame *f, __u64 ts)
+/* Drop the innermost frame. A function of its own, as others here: the verifier looks at it once,
+ * not in each round of a loop. */
+__noinline int drop(struct bpf_thread *t, __u64 ts)
 {
+	struct frame *f = t ? top(t) : 0;
+	if (!f)
+		return 0;
 	if (f->summed)
 		sum_leave(t, ts, 1);
 	else if (!f->muted)
 		t->thrown = 1;
 	t->shown -= is_shown(f);
 	t->depth--;
+	return 0;
 }
 
 /* Drop frames that an exception unwound: their stack pointer is below `sp`, where the thread is
@@ -38,13 +44,10 @@ static __always_inline void drop(struct bpf_thread *t, const struct frame *f, __
 static __always_inline void prune(struct bpf_thread *t, __u64 sp, __u64 ts)
 {
 	for (int i = 0; i < OPEN_MAX; i++) {
-		__u32 d = t->depth;
-		if (d == 0 || d > OPEN_MAX)
+		struct frame *f = top(t);
+		if (!f || f->sp > sp)
 			break;
-		struct frame *f = &t->open[(d - 1) & (OPEN_MAX - 1)];
-		if (f->sp > sp)
-			break;
-		drop(t, f, ts);
+		drop(t, ts);
 	}
 }
 
@@ -58,14 +61,11 @@ static long each_open(__u32 i, void *arg)
 {
 	struct moved *m = arg;
 	struct bpf_thread *t = m->t;
-	__u32 d = t->depth;
+	struct frame *f = top(t);
 	(void)i;
-	if (d == 0 || d > OPEN_MAX)
+	if (!f || !has_moved_on(t, m->p, f->py_frame, f->py_instr))
 		return 1;
-	struct frame *f = &t->open[(d - 1) & (OPEN_MAX - 1)];
-	if (!has_moved_on(t, m->p, f->py_frame, f->py_instr))
-		return 1;
-	drop(t, f, m->ts);
+	drop(t, m->ts);
 	return 0;
 }
 
@@ -159,22 +159,12 @@ static __always_inline int is_stopped(const struct op_plan *plan, __u64 cookie)
 	return plan->flags & (PLAN_BACKWARD | PLAN_ASIDE) ? awaited : is_picked(cookie);
 }
 
-/* Whether a lean record has it, too: what tells the op, and unless it is of calls that are summed
- * up, the forward op of a node. */
-static __always_inline int is_needed(const struct bpf_thread *t, const struct op_plan *plan,
-				     __u32 read)
-{
-	return plan->identity >> (read & 31) & 1 ||
-	       (t->lean == LEAN && plan->flags & PLAN_BACKWARD && read == NODE_READ);
-}
-
 /* A loop, since bpf_loop's callback would add a frame, and the verifier allows only eight. */
 static __always_inline void do_reads(struct bpf_thread *t, const struct proc_conf *p,
 				     const struct op_plan *plan, __u32 from, __u32 n, int is_exit)
 {
 	for (__u32 i = 0; i < PLAN_READS && i < n; i++)
-		if (!t->lean || is_needed(t, plan, from + i))
-			do_read(t, p, plan, from + i, is_exit);
+		do_read(t, p, plan, from + i, is_exit);
 }
 
 static __always_inline void account(__u64 since, __u64 *sampled, __u64 *ns)
@@ -265,32 +255,25 @@ int op_entry(struct pt_regs *ctx)
 	return 0;
 }
 
-/* Drop everything above the innermost open frame of `op`; 0 when there is none. */
-static __always_inline struct frame *find_open(struct bpf_thread *t, __u32 op, __u64 sp, __u64 ts)
+/* The depth of the innermost open frame of `op`; 0: there is none. */
+__noinline __u32 depth_of(const struct bpf_thread *t, __u32 op, __u64 sp)
 {
-	for (int i = 0; i < OPEN_MAX; i++) {
-		__u32 d = t->depth;
-		if (d == 0 || d > OPEN_MAX)
-			return 0;
-		struct frame *f = &t->open[(d - 1) & (OPEN_MAX - 1)];
-		if (f->op == op && f->sp >= sp)
-			return f;
-		drop(t, f, ts);
-	}
-	return 0;
-}
-
-static __always_inline int is_open(const struct bpf_thread *t, __u32 op, __u64 sp)
-{
-	for (int i = 0; i < OPEN_MAX; i++) {
+	for (int i = 0; i < OPEN_MAX && t; i++) {
 		__u32 d = t->depth - i;
 		if (d == 0 || d > OPEN_MAX)
 			return 0;
 		const struct frame *f = &t->open[(d - 1) & (OPEN_MAX - 1)];
 		if (f->op == op && f->sp >= sp)
-			return 1;
+			return d;
 	}
 	return 0;
+}
+
+/* Drop everything above that depth. */
+static __always_inline void drop_above(struct bpf_thread *t, __u32 depth, __u64 ts)
+{
+	for (int i = 0; i < OPEN_MAX && t->depth > depth; i++)
+		drop(t, ts);
 }
 
 /* Time in calls made by it that are summed up. */
@@ -314,9 +297,11 @@ int op_exit(struct pt_regs *ctx)
 	const struct proc_conf *p = bpf_map_lookup_elem(&procs, &proc);
 	struct bpf_thread *t = this_thread();
 	/* An op that was already running when the probes were placed has no open frame. */
-	if (!plan || !p || !t || !is_open(t, op, sp))
+	__u32 depth = t ? depth_of(t, op, sp) : 0;
+	if (!plan || !p || !t || !depth)
 		goto out;
-	struct frame *f = find_open(t, op, sp, ts);
+	drop_above(t, depth, ts);
+	struct frame *f = top(t);
 	if (!f)
 		goto out;
 	t->shown -= is_shown(f);

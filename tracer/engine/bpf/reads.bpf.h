@@ -43,14 +43,25 @@ __noinline int put_tensor(struct bpf_thread *t, const struct proc_conf *p, __u64
 
 #include "tracer/engine/plan_exec.h"
 
-/* One read of the plan. `r` is its index. */
+/* Whether a lean record has it, too: what tells the op, and unless it is of calls that are summed
+ * up, the forward op of a node. */
+static __always_inline int is_needed(const struct bpf_thread *t, const struct op_plan *plan,
+				     __u32 read)
+{
+	return plan->identity >> (read & 31) & 1 ||
+	       (t->lean == LEAN && plan->flags & PLAN_BACKWARD && read == NODE_READ);
+}
+
+/* One read of the plan, if the record has it. `r` is its index. */
 __noinline int do_read(struct bpf_thread *t, const struct proc_conf *p, const struct op_plan *plan,
 		       __u32 r, int is_exit)
 {
-	if (!t || !p || !plan || r >= PLAN_READS)
+	__u64 at = r;
+	OPAQUE(at);
+	if (!t || !p || !plan || at >= PLAN_READS || (t->lean && !is_needed(t, plan, r)))
 		return 0;
 	const exec_t x = {t, p, is_exit};
-	exec_run(&x, &plan->read[r], t->open[(t->depth - 1) & (OPEN_MAX - 1)].sp, r);
+	exec_run(&x, &plan->read[at], t->open[(t->depth - 1) & (OPEN_MAX - 1)].sp, r);
 	return 0;
 }
 
@@ -99,9 +110,11 @@ static __always_inline __u32 tensor_parts(const exec_t *x, __u32 at)
 	return flags | put_outline(x, at);
 }
 
-static __always_inline void snapshot_part(const exec_t *x, __u64 p)
+__noinline int snapshot_part(struct bpf_thread *t, const struct proc_conf *conf, __u64 p)
 {
-	struct bpf_thread *t = x->t;
+	const exec_t made = {t, conf, 0}, *x = &made;
+	if (!t || !conf)
+		return 0;
 	put_word(t, p);
 	__u32 at = t->off, there = 0;
 	put_word(t, 0);
@@ -113,6 +126,7 @@ static __always_inline void snapshot_part(const exec_t *x, __u64 p)
 		*(__u64 *)&t->buf[at + 8] = there;
 	}
 	t->off = at + 16 + PART_MAX;
+	return 0;
 }
 
 static __always_inline void snapshot(const exec_t *x, __u8 read, __u64 impl)
@@ -134,7 +148,7 @@ static __always_inline void snapshot(const exec_t *x, __u8 read, __u64 impl)
 	t->off = start + 8 + WIN_MAX;
 	put_word(t, there);
 	for (int k = 0; k < 3; k++)
-		snapshot_part(x, *(__u64 *)&t->buf[start + 8 + 0x10 + 8 * k]);
+		snapshot_part(t, x->conf, *(__u64 *)&t->buf[start + 8 + 0x10 + 8 * k]);
 	if (c->sizes)
 		it->aux = put_outline(x, start + 8);
 	if (c->view_vtable)

@@ -201,12 +201,12 @@ static __always_inline void start_hit(struct bpf_thread *t, const struct frame *
 }
 
 /* Send what the buffer holds; `more`: HIT_MORE when fragments follow, else 0. */
-static __always_inline void send(struct bpf_thread *t, __u8 more)
+__noinline int send(struct bpf_thread *t, __u8 more)
 {
-	__u64 size = t->off;
+	__u64 size = t ? t->off : 0;
 	OPAQUE(size);
-	if (size > BUF_MAX + BUF_SLACK)
-		return;
+	if (!t || size > BUF_MAX + BUF_SLACK)
+		return 0;
 	struct hit *h = (struct hit *)t->buf;
 	int stop = !more && t->stop && may_stop();
 	h->size = (__u32)size;
@@ -217,6 +217,7 @@ static __always_inline void send(struct bpf_thread *t, __u8 more)
 		__sync_fetch_and_add(&lost, 1);
 	else if (stop)
 		bpf_send_signal_thread(FREEZE_SIGNAL);
+	return 0;
 }
 
 /* Make room for one more part of at most BUF_SLACK bytes; sends a fragment when the buffer is full.
@@ -300,10 +301,11 @@ static __always_inline void put_word(struct bpf_thread *t, __u64 w)
 	t->off = (__u32)off + 8;
 }
 
-/* An item of memory: its address, and what could be read of it. Returns how many bytes that are. */
-static __always_inline __u32 put_region(struct bpf_thread *t, __u64 addr, __u32 len)
+/* An item of memory: its address, and what could be read of it. Returns how many bytes that are. A
+ * function of its own, which the verifier looks at once, not at each call. */
+__noinline __u32 put_region(struct bpf_thread *t, __u64 addr, __u32 len)
 {
-	struct item *it = begin_item(t, ITEM_DATA, 0, 0);
+	struct item *it = t ? begin_item(t, ITEM_DATA, 0, 0) : 0;
 	if (!it)
 		return 0;
 	put_word(t, addr);

@@ -100,18 +100,31 @@ static __always_inline struct sum_value *sum_row(struct bpf_thread *t, struct su
 	return bpf_map_lookup_elem(&sums, k);
 }
 
+struct nesting {
+	const struct bpf_thread *t;
+	__u64 frame, instr; /* of the innermost call, as its op */
+	__u32 op;
+	__u8 flags;
+};
+
+static long each_outer_call(__u32 i, void *arg)
+{
+	struct nesting *n = arg;
+	const struct frame *o = &n->t->open[i & (OPEN_MAX - 1)];
+	if (i + 1 >= n->t->depth)
+		return 1;
+	if (o->muted || o->aside || o->py_frame != n->frame || o->py_instr != n->instr)
+		return 0;
+	n->flags |= o->op == n->op ? HIT_NESTED | HIT_AGAIN : HIT_NESTED;
+	return 0;
+}
+
 /* How the innermost call lies within others with the same Python stack. */
 static __always_inline __u8 sum_nesting(const struct bpf_thread *t, const struct frame *f)
 {
-	__u8 flags = 0;
-	for (__u32 i = 0; i < OPEN_MAX && i + 1 < t->depth; i++) {
-		const struct frame *o = &t->open[i];
-		if (o->muted || o->aside || o->py_frame != f->py_frame ||
-		    o->py_instr != f->py_instr)
-			continue;
-		flags |= o->op == f->op ? HIT_NESTED | HIT_AGAIN : HIT_NESTED;
-	}
-	return flags;
+	struct nesting n = {.t = t, .frame = f->py_frame, .instr = f->py_instr, .op = f->op};
+	bpf_loop(OPEN_MAX, each_outer_call, &n, 0);
+	return n.flags;
 }
 
 static __always_inline struct frame *top(struct bpf_thread *t)
@@ -184,19 +197,29 @@ __noinline int sum_enter(struct bpf_thread *t, __u32 proc, __u32 stack)
 	return 0;
 }
 
+struct inner {
+	struct bpf_thread *t;
+	__u64 ns;
+};
+
+static long each_around(__u32 i, void *arg)
+{
+	struct inner *n = arg;
+	__u32 d = n->t->depth;
+	struct frame *up = &n->t->open[(d - 2 - i) & (OPEN_MAX - 1)];
+	if (i + 2 > d)
+		return 1;
+	if (up->muted || up->aside)
+		return 0;
+	up->inner_ns += n->ns;
+	return 1;
+}
+
 /* It is part of the innermost reported call around, too. */
 static __always_inline void sum_inner(struct bpf_thread *t, __u64 ns)
 {
-	for (__u32 i = 2; i < OPEN_MAX + 2; i++) {
-		__u32 d = t->depth;
-		if (i > d)
-			return;
-		struct frame *up = &t->open[(d - i) & (OPEN_MAX - 1)];
-		if (up->muted || up->aside)
-			continue;
-		up->inner_ns += ns;
-		return;
-	}
+	struct inner n = {.t = t, .ns = ns};
+	bpf_loop(OPEN_MAX, each_around, &n, 0);
 }
 
 /* The innermost call ends. */
