@@ -98,6 +98,7 @@ static void tell_lost(struct inside *i, engine_activity_fn *fn, void *arg)
 	    .kind = RECORD_LOST, .pid = i->pid, .bytes = lost - i->activities_lost};
 	i->activities_lost = lost;
 	fn(&r, arg);
+	i->share->activities.noted = true;
 }
 
 int shim_activities(struct engine *g, engine_activity_fn *fn, void *arg)

@@ -219,6 +219,7 @@ struct shim_activities {
 	_Atomic int32_t wanted; /* enum shim_devices; set once the library is told of profilers */
 	_Atomic int32_t state;	/* enum shim_device_state */
 	_Atomic int32_t error;
+	_Atomic int32_t noted; /* ditrace has seen a `state`: it remembers ops from then on */
 	/* ditrace increments `flush`, to have all that there is; then the library sets `flushed`.
 	 */
 	_Atomic uint32_t flush, flushed;

@@ -104,6 +104,20 @@ static bool may_start(const struct shim_share *s, bool early)
 	return !jumps_see_others() && (early || have_shown(s));
 }
 
+/* ditrace has to know the ops of the first launches, also where it gets no processor for a while.
+ * With calls one by one there is no waiting for long: CUDA is soon initialised. */
+static bool are_awaited(struct shim_share *s, bool early)
+{
+	enum { LOOKS = 5 };
+	static unsigned waited;
+	if (s->activities.state == SHIM_DEVICE_OFF) {
+		say(SHIM_DEVICE_NEAR);
+		waited = 0;
+		return false;
+	}
+	return s->activities.noted || (early && ++waited > LOOKS);
+}
+
 static void start(struct shim_share *s)
 {
 	enum cupti_found found = cupti_find();
@@ -118,11 +132,8 @@ static void start(struct shim_share *s)
 	}
 	if (found < CUPTI_EARLY || !may_start(s, found == CUPTI_EARLY))
 		return;
-	/* ditrace has to know the ops of the first launches. */
-	if (s->activities.state == SHIM_DEVICE_OFF) {
-		say(SHIM_DEVICE_NEAR);
+	if (!are_awaited(s, found == CUPTI_EARLY))
 		return;
-	}
 	wanted = true;
 	int r = cupti_start(found == CUPTI_EARLY);
 	on = !r;
