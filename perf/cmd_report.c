@@ -274,7 +274,7 @@ int cmd_report(int argc, char **argv)
 	    .options = options.of,
 	    .notes = "Percentages are of the time of the threads that call ops, from the first op "
 		     "of each to its last; "
-		     "with --gaps and --call-graph of that of all threads. Self: in the op itself; "
+		     "with --call-graph of that of all threads. Self: in the op itself; "
 		     "Total: with the ops that it called. Rows below 0.1 % are counted.",
 	    .max_operands = 1,
 	};
