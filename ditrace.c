@@ -157,6 +157,19 @@ static int complete_line(int n, char **words)
 	return EXIT_GOOD;
 }
 
+/* ditrace help [COMMAND] */
+static int help_of(const char *name)
+{
+	char help[] = "--help";
+	for (int i = 0; name && i < NCOMMANDS; i++)
+		if (!strcmp(name, commands[i].name))
+			return commands[i].run(2, (char *[]){(char *)(uintptr_t)name, help, NULL});
+	if (name)
+		return no_command(name);
+	usage(stdout);
+	return EXIT_GOOD;
+}
+
 static int run_command(int (*run)(int argc, char **argv), unsigned files, int argc, char **argv)
 {
 	struct err e = {0};
@@ -180,10 +193,8 @@ int main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : NULL;
 	setlocale(LC_CTYPE, "");
-	if (name && (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help"))) {
-		usage(stdout);
-		return 0;
-	}
+	if (name && (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")))
+		return help_of(argc > 2 ? argv[2] : NULL);
 	if (name && !strcmp(name, "--version")) {
 		fputs(version, stdout);
 		return 0;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/text.h"
 
 enum { LONG_BASE = 256, RENAMED_BASE = LONG_BASE + OPTIONS_MAX };
@@ -104,9 +105,28 @@ static int keep_string(const struct command *c, const struct option_def *d,
 	return 0;
 }
 
+/* Of OPTION_LIST and OPTION_ONCE, given before. */
+static int take_again(const struct command *c, const struct option_def *d, const char *text,
+		      struct err *e)
+{
+	static struct arena joined; /* values point into it until the program ends */
+	const char **value = d->value;
+	size_t len = strlen(*value) + strlen(text) + 2;
+	if (d->type == OPTION_ONCE) {
+		err_set(e, -EINVAL, "--%s is given twice: %s, and %s", d->name, *value, text);
+		return err_hint(e, "give one; see: ditrace %s --help", c->name);
+	}
+	char *both = arena_alloc(&joined, len);
+	if (!both)
+		return err_set(e, -ENOMEM, "out of memory");
+	snprintf(both, len, "%s,%s", *value, text);
+	*value = both;
+	return 0;
+}
+
 /* `operands`: where those of OPTION_OPERAND go. */
 static int take_value(const struct command *c, const struct option_def *d, const char *text,
-		      struct option_strings *operands, struct err *e)
+		      bool again, struct option_strings *operands, struct err *e)
 {
 	if (text && !strcmp(text, "--")) /* it was left out before the program to start */
 		return bad_value(c, d, text, d->argument, e);
@@ -121,6 +141,11 @@ static int take_value(const struct command *c, const struct option_def *d, const
 		return keep_string(c, d, d->value, text, e);
 	case OPTION_OPERAND:
 		return keep_string(c, d, operands, text, e);
+	case OPTION_LIST:
+	case OPTION_ONCE:
+		if (again)
+			return take_again(c, d, text, e);
+		/* fall through */
 	case OPTION_STRING:
 		*(const char **)d->value = text;
 		return 0;
@@ -271,15 +296,17 @@ static const struct option_def *find_def(const struct command *c, int got, int n
 	return NULL;
 }
 
-/* One option as getopt_long returned it. 0 or -EINVAL with *e. */
-static int take_option(const struct command *c, int got, int n, char **argv,
+/* One option as getopt_long returned it; given: which were, by their index. 0 or -EINVAL with *e.
+ */
+static int take_option(const struct command *c, int got, int n, char **argv, bool *given,
 		       struct option_strings *operands, struct err *e)
 {
 	const struct renamed *old = got >= RENAMED_BASE ? &renamed[got - RENAMED_BASE] : NULL;
 	const struct option_def *d = old ? find_name(c, old->name) : find_def(c, got, n);
 	bool apart = d->type == OPTION_DEFAULTED && !optarg && is_share(argv[optind]);
 	const char *value = old && old->value ? old->value : apart ? argv[optind++] : optarg;
-	int r = take_value(c, d, value, operands, e);
+	int r = take_value(c, d, value, given[d - c->options], operands, e);
+	given[d - c->options] = true;
 	if (!r && old)
 		err_hint(e, "--%s is called --%s%s%s now", old->old, old->name,
 			 old->value ? " " : "", old->value ? old->value : "");
@@ -290,6 +317,7 @@ int options_parse(const struct command *c, int argc, char **argv, struct err *e)
 {
 	struct option_strings operands = {0};
 	struct option longs[OPTIONS_MAX + NRENAMED];
+	bool given[OPTIONS_MAX] = {0};
 	char shorts[2 * OPTIONS_MAX + 4];
 	int n = fill_getopt(c, longs, shorts);
 	int got;
@@ -300,7 +328,7 @@ int options_parse(const struct command *c, int argc, char **argv, struct err *e)
 			return bad_option(c, longs, got, argv, e);
 		if (got == 'h' && !find_def(c, got, n))
 			return 0;
-		int r = take_option(c, got, n, argv, &operands, e);
+		int r = take_option(c, got, n, argv, given, &operands, e);
 		if (r)
 			return r;
 	}

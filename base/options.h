@@ -10,8 +10,10 @@
 #include "base/err.h"
 
 enum option_type {
-	OPTION_FLAG,	  /* bool *: set to true */
-	OPTION_STRING,	  /* const char **: points into argv */
+	OPTION_FLAG,   /* bool *: set to true */
+	OPTION_STRING, /* const char **: points into argv */
+	OPTION_LIST,   /* the same, of items with commas between: given again, all of their items */
+	OPTION_ONCE,   /* the same, refused if given again */
 	OPTION_STRINGS,	  /* struct option_strings *: repeatable */
 	OPTION_DEFAULTED, /* const char **, value optional, "" if omitted; '--x=value', but also
 			     '--x 1/50' */

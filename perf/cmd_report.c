@@ -205,7 +205,7 @@ static void add_rows(struct option_list *to, struct report *p)
 	    "op",     "line",  "file",	 "function", "thread", "module", "shape", "dtype",
 	    "device", "phase", "symbol", "rank",     "kernel", "stream", "block", NULL};
 	const struct option_def some[] = {
-	    {'g', "group", OPTION_STRING, &p->group, "KEYS",
+	    {'g', "group", OPTION_LIST, &p->group, "KEYS",
 	     "a row for each of op, line, file, function, thread, module, shape, dtype, device, "
 	     "phase, symbol, rank (default op,line,phase); module alone is a tree; or of kernel, "
 	     "stream; or block: those of record_function",
@@ -214,7 +214,7 @@ static void add_rows(struct option_list *to, struct report *p)
 	     "device_time (default where devices were recorded), self (default), total, calls, "
 	     "mean, p50, p99, max, flops, any column of numbers, or what rows are grouped by",
 	     report_sort_names},
-	    {0, "columns", OPTION_STRING, &p->columns, "LIST", "of the table: calls,mean,op",
+	    {0, "columns", OPTION_LIST, &p->columns, "LIST", "of the table: calls,mean,op",
 	     report_column_names()},
 	};
 	options_add(to, some, sizeof(some) / sizeof(some[0]));
@@ -274,7 +274,7 @@ int cmd_report(int argc, char **argv)
 	    .options = options.of,
 	    .notes = "Percentages are of the time of the threads that call ops, from the first op "
 		     "of each to its last; "
-		     "with --gaps and --call-graph of that of all threads. Self: in the op itself; "
+		     "with --call-graph of that of all threads. Self: in the op itself; "
 		     "Total: with the ops that it called. Rows below 0.1 % are counted.",
 	    .max_operands = 1,
 	};

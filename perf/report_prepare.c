@@ -157,7 +157,7 @@ static int prepare_columns(struct report *p, unsigned can, struct err *e)
 
 static int allocate_sums(struct report *p, unsigned keys, struct err *e)
 {
-	const unsigned workers = p->graph || p->samples || p->gaps ? 0 : AGGREGATE_WORKERS;
+	const unsigned workers = p->graph || p->samples ? 0 : AGGREGATE_WORKERS;
 	const bool of_calls = trace_choice_of_calls(&p->choice),
 		   has_steps = !of_calls && !p->graph && !(p->blocks && report_is_of_span(p));
 	keys |= p->blocks ? 0 : report_columns_keys(&p->chosen) & AGGREGATE_FLOPS;

@@ -374,9 +374,9 @@ int cmd_diff(int argc, char **argv)
 	static const char *const verdicts[] = {"sharp", "allclose", NULL};
 	struct diff d = {.jobs = 1, .caution.max_bytes = CAUTION_BYTES};
 	const struct option_def options[] = {
-	    {0, "ops", OPTION_STRING, &d.ops, "LIST", "only these ops, as for ditrace run", NULL},
-	    {0, "not-ops", OPTION_STRING, &d.not_ops, "LIST", "all but these", NULL},
-	    {0, "when", OPTION_STRING, &d.condition, "EXPR",
+	    {0, "ops", OPTION_LIST, &d.ops, "LIST", "only these ops, as for ditrace run", NULL},
+	    {0, "not-ops", OPTION_LIST, &d.not_ops, "LIST", "all but these", NULL},
+	    {0, "when", OPTION_ONCE, &d.condition, "EXPR",
 	     "only calls for which this holds in one of the runs, see ditrace(1)", NULL},
 	    {0, "verdict", OPTION_CHOICE, &d.verdict, "RULE",
 	     "sharp (default) or allclose, ditorch's tolerances", verdicts},

@@ -342,9 +342,9 @@ static void add_run(struct option_list *to, struct replay *r)
 static void add_choice(struct option_list *to, struct replay *r)
 {
 	const struct option_def some[] = {
-	    {0, "ops", OPTION_STRING, &r->ops, "LIST", "only these ops, as for ditrace run", NULL},
-	    {0, "not-ops", OPTION_STRING, &r->not_ops, "LIST", "all but these", NULL},
-	    {0, "when", OPTION_STRING, &r->condition, "EXPR",
+	    {0, "ops", OPTION_LIST, &r->ops, "LIST", "only these ops, as for ditrace run", NULL},
+	    {0, "not-ops", OPTION_LIST, &r->not_ops, "LIST", "all but these", NULL},
+	    {0, "when", OPTION_ONCE, &r->condition, "EXPR",
 	     "only calls for which this holds: 'self.dtype == float16', see ditrace(1)", NULL},
 	};
 	options_add(to, some, sizeof(some) / sizeof(some[0]));
@@ -371,7 +371,7 @@ static void add_output(struct option_list *to, struct replay *r)
 static void add_caution(struct option_list *to, struct replay *r)
 {
 	const struct option_def some[] = {
-	    {0, "import", OPTION_STRING, &r->caution.import, "LIST",
+	    {0, "import", OPTION_LIST, &r->caution.import, "LIST",
 	     "first import these modules, which register operators: torchvision,torchao", NULL},
 	    {0, "trust", OPTION_FLAG, &r->caution.trust, NULL,
 	     "load files that hold more than numbers: they can run any code", NULL},

@@ -58,9 +58,9 @@ extern const char *const trace_phases[]; /* words of --phase, in the order of en
 	    {0,		  "sample", OPTION_DEFAULTED,                                                \
 	     &(o).sample, "HZ",	    "take samples, too: 99 a second, or HZ",                         \
 	     NULL},                                                                                  \
-	    {0, "ops", OPTION_STRING, &(o).ops, "LIST", "trace these ops only", NULL},               \
-	    {0, "not-ops", OPTION_STRING, &(o).not_ops, "LIST", "leave these ops out", NULL},        \
-	    {0,		"when", OPTION_STRING,                                                       \
+	    {0, "ops", OPTION_LIST, &(o).ops, "LIST", "trace these ops only", NULL},                 \
+	    {0, "not-ops", OPTION_LIST, &(o).not_ops, "LIST", "leave these ops out", NULL},          \
+	    {0,		"when", OPTION_ONCE,                                                         \
 	     &(o).when, "EXPR", "record only calls for which EXPR holds: 'self.dim() == 2'",         \
 	     NULL},                                                                                  \
 	    {0,		 "depth", OPTION_COUNT,                                                      \

@@ -180,12 +180,14 @@ static int next_group(struct top *t)
 static int turn_tree(struct top *t)
 {
 	bool tree = !view_is_tree(t->view);
+	int r = view_set_tree(t->view, tree);
 	go_to_first(t);
 	t->panel = TOP_TABLE;
 	if (tree)
 		sort_largest_first(t->view, VIEW_TOTAL);
-	top_say(t, tree ? "modules as a tree; Left and Right fold and unfold" : "by module");
-	return view_set_tree(t->view, tree);
+	top_say(t, tree ? "modules as a tree; Left and Right fold and unfold" : "by %s",
+		grouping_names[view_group(t->view)]);
+	return r;
 }
 
 /* Enter, Left and Right on a row of the tree. */

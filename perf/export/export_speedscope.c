@@ -120,7 +120,7 @@ static int64_t frame_of(struct speedscope *s, const struct slice *slice)
 		return id;
 	if (!op)
 		call_frame_text(name, where);
-	return new_frame(s, id, op ? op->name : name, where, parameter);
+	return new_frame(s, id, op ? op_text(op->name) : name, where, parameter);
 }
 
 static int64_t open_slice(void *arg, const struct slice *slice)

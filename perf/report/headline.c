@@ -33,18 +33,49 @@ struct headline_line headline_line(const struct report_opts *opts)
 	    .width = opts->terminal.width > 0 ? (size_t)opts->terminal.width : USUAL_WIDTH};
 }
 
-static void print_place(struct table *t, const char *before, const struct breakdown_line *at,
-			const struct file_names *files)
+void headline_put(struct headline *h, const struct headline_line *l)
 {
-	char line[HEADLINE_MAX], place[PLACE_MAX];
-	snprintf(line, sizeof(line), "%s %s%s%s", before,
+	if (h->n < HEADLINE_LINES)
+		h->lines[h->n++] = *l;
+}
+
+/* Put what is brief of it behind a line that has room. */
+static bool join(struct headline *h, const struct headline_line *l)
+{
+	for (size_t i = 0; i < h->n && l->brief[0]; i++) {
+		struct headline_line *to = &h->lines[i];
+		if (to == l || !to->takes || !headline_add(to, "; %s", l->brief))
+			continue;
+		to->spare = false;
+		return true;
+	}
+	return false;
+}
+
+static void shorten(struct headline *h)
+{
+	for (int spare = 0; spare < 2; spare++)
+		for (size_t i = h->n; i-- && h->n > HEADLINE_USUAL;) {
+			if (spare ? !h->lines[i].spare : !join(h, &h->lines[i]))
+				continue;
+			h->n--;
+			memmove(&h->lines[i], &h->lines[i + 1], (h->n - i) * sizeof(h->lines[0]));
+		}
+}
+
+static void put_place(struct headline *h, const char *before, const struct breakdown_line *at,
+		      const struct file_names *files)
+{
+	struct headline_line line = {0};
+	char place[PLACE_MAX];
+	snprintf(line.text, sizeof(line.text), "%s %s%s%s", before,
 		 place_text(place, sizeof(place), at->file, at->line, files), at->text ? ": " : "",
 		 at->text ? at->text : "");
-	table_line(t, line);
+	headline_put(h, &line);
 }
 
 /* What most of a step waits for: its data, or what happens in no op. */
-static bool add_longest(struct table *t, const struct breakdown_result *b,
+static bool add_longest(struct headline *h, const struct breakdown_result *b,
 			const struct file_names *files, bool data)
 {
 	const struct breakdown_line *at = data ? &b->data : &b->no_op;
@@ -60,7 +91,7 @@ static bool add_longest(struct table *t, const struct breakdown_result *b,
 			 part, of);
 	else
 		snprintf(before, sizeof(before), "%.0f %% of %s waits for data in", part, of);
-	print_place(t, before, at, files);
+	put_place(h, before, at, files);
 	return true;
 }
 
@@ -76,20 +107,20 @@ static int compare_shares(const void *a, const void *b)
 }
 
 /* Behind the steps if they fit, else on a line of their own. */
-static void add_shares(struct table *t, struct headline_line *steps, const struct share *shares,
+static void add_shares(struct headline *h, struct headline_line *steps, const struct share *shares,
 		       size_t n, uint64_t wall_ns)
 {
-	struct headline_line own = {.width = steps->width};
+	struct headline_line own = {.width = steps->width, .takes = true};
 	for (size_t i = 0; i < n && report_percent(shares[i].ns, wall_ns) >= 0.5; i++)
 		headline_add(&own, "%s%s %.0f %%", i ? ", " : "", shares[i].name,
 			     report_percent(shares[i].ns, wall_ns));
 	bool fits = headline_add(steps, ": %s", own.text);
-	table_line(t, steps->text);
+	headline_put(h, steps);
 	if (!fits)
-		table_line(t, own.text);
+		headline_put(h, &own);
 }
 
-static void add_steps(struct table *t, const struct breakdown_result *b,
+static void add_steps(struct headline *h, const struct breakdown_result *b,
 		      const struct report_opts *opts)
 {
 	struct share shares[] = {
@@ -101,6 +132,7 @@ static void add_steps(struct table *t, const struct breakdown_result *b,
 	    {"Python", b->python_ns}};
 	struct headline_line line = headline_line(opts);
 	char n[40], mean[32], median[32], p99[32];
+	line.takes = true;
 	if (b->steps)
 		headline_add(
 		    &line, "%s%smedian %s, p99 %s",
@@ -115,7 +147,7 @@ static void add_steps(struct table *t, const struct breakdown_result *b,
 	if (b->processes > 1)
 		headline_add(&line, " in %u processes", b->processes);
 	qsort(shares, sizeof(shares) / sizeof(shares[0]), sizeof(shares[0]), compare_shares);
-	add_shares(t, &line, shares, sizeof(shares) / sizeof(shares[0]), b->wall_ns);
+	add_shares(h, &line, shares, sizeof(shares) / sizeof(shares[0]), b->wall_ns);
 }
 
 static uint64_t ns_at(const struct aggregate_row *r, size_t offset)
@@ -166,7 +198,7 @@ const char *headline_where(char *out, size_t size, const struct aggregate_row *r
 }
 
 /* Percentages in the table are of what was observed, those of the lines above of steps. */
-static void add_slowest(struct table *t, const struct aggregate *a,
+static void add_slowest(struct headline *h, const struct aggregate *a,
 			const struct breakdown_result *b, uint64_t observed_ns,
 			const struct report_opts *opts, const struct file_names *files)
 {
@@ -176,24 +208,32 @@ static void add_slowest(struct table *t, const struct aggregate *a,
 	const double steps = report_percent(b->wall_ns, observed_ns);
 	const bool is_part = b->steps && !opts->per_step && steps < NEARLY_ALL;
 	if (is_part)
-		headline_add(&line, "steps are %.0f %% of the time (--per-step)", steps);
+		headline_add(&line, "of all time steps are %.0f %% (--per-step)", steps);
 	size_t n = headline_most(a, offsetof(struct aggregate_row, self_ns), most, NAMED);
 	for (size_t k = 0; k < n; k++) {
 		char at[256];
 		if (!headline_add(&line, "%s%.1f %% %s%s",
 				  k	    ? ", "
-				  : is_part ? "; slowest op: "
+				  : is_part ? ", slowest op "
 					    : "slowest op: ",
 				  report_percent(most[k]->self_ns, observed_ns),
 				  report_op_name(most[k]->op),
 				  headline_where(at, sizeof(at), most[k], files)))
 			break;
+		if (!k)
+			snprintf(line.brief, sizeof(line.brief), "slowest %.0f %% %s%s",
+				 report_percent(most[k]->self_ns, observed_ns),
+				 report_op_name(most[k]->op), at);
 	}
+	if (is_part)
+		line.brief[0] = '\0';
+	line.takes = true;
+	line.spare = !is_part;
 	if (line.text[0])
-		table_line(t, line.text);
+		headline_put(h, &line);
 }
 
-static void add_waits(struct table *t, const struct aggregate *a, uint64_t observed_ns,
+static void add_waits(struct headline *h, const struct aggregate *a, uint64_t observed_ns,
 		      const struct report_opts *opts, const struct file_names *files)
 {
 	size_t n;
@@ -212,7 +252,7 @@ static void add_waits(struct table *t, const struct aggregate *a, uint64_t obser
 	headline_add(&line, "%.1f %% waits for collectives", report_percent(ns, observed_ns));
 	headline_add(&line, "%s%s", most->file ? ", most" : "",
 		     headline_where(at, sizeof(at), most, files));
-	table_line(t, line.text);
+	headline_put(h, &line);
 }
 
 /* What a rank computes itself: neither its workers nor what it sends and waits for. */
@@ -226,7 +266,7 @@ static uint64_t own_time(const struct aggregate_row *const *rows, size_t n, size
 }
 
 /* Ranks wait for each other: for the one that is in ops for longest. */
-static void add_ranks(struct table *t, const struct aggregate_row *const *rows, size_t n,
+static void add_ranks(struct headline *h, const struct aggregate_row *const *rows, size_t n,
 		      const struct report_opts *opts)
 {
 	struct headline_line line = headline_line(opts);
@@ -248,7 +288,7 @@ static void add_ranks(struct table *t, const struct aggregate_row *const *rows, 
 			 opts->nranks, opts->ranks[at_most],
 			 text_ns(long_ns, sizeof(long_ns), most / steps), opts->ranks[at_least],
 			 text_ns(short_ns, sizeof(short_ns), least / steps)))
-		table_line(t, line.text);
+		headline_put(h, &line);
 }
 
 /* The line of most of the time of compilations; NULL: rows are not by line. */
@@ -264,7 +304,7 @@ static const struct aggregate_row *most_compiled(const struct aggregate *a)
 	return most;
 }
 
-static void add_compilations(struct table *t, const struct aggregate *a,
+static void add_compilations(struct headline *h, const struct aggregate *a,
 			     const struct breakdown_result *b, const struct report_opts *opts,
 			     const struct file_names *files)
 {
@@ -281,49 +321,55 @@ static void add_compilations(struct table *t, const struct aggregate *a,
 	if (b->compile_steps)
 		headline_add(&line, "; %s with it left out",
 			     text_counted(steps, sizeof(steps), b->compile_steps, "step"));
-	table_line(t, line.text);
+	headline_put(h, &line);
 }
 
 /* What of the time of the host is to be told: less where a device is busy, for which it may wait.
  */
-static void add_lines(struct table *t, const struct breakdown_result *b, const struct aggregate *a,
-		      const struct report_opts *opts, const struct file_names *files)
+static void add_lines(struct headline *h, const struct breakdown_result *b,
+		      const struct aggregate *a, const struct report_opts *opts,
+		      const struct file_names *files)
 {
 	size_t n;
 	struct aggregate_totals totals;
 	const struct aggregate_row *const *rows = aggregate_rows(a, &n);
 	aggregate_totals(a, &totals);
 	bool by_op = aggregate_keys(a) & AGGREGATE_OP, is_busy = false;
-	bool waits = b && add_longest(t, b, files, true);
+	bool waits = b && add_longest(h, b, files, true);
 	if (b)
-		add_steps(t, b, opts);
+		add_steps(h, b, opts);
 	if (b)
-		add_compilations(t, a, b, opts, files);
+		add_compilations(h, a, b, opts, files);
 	if (totals.activities)
-		is_busy = !headline_devices(t, a, opts, b ? opts->breakdown : NULL);
+		is_busy = !headline_devices(h, a, opts, b ? opts->breakdown : NULL);
 	if (b && !waits && !is_busy)
-		add_longest(t, b, files, false);
+		add_longest(h, b, files, false);
 	if (by_op && (is_busy || (!b && totals.activities)))
-		headline_slowest_on_devices(t, a, opts, files);
+		headline_slowest_on_devices(h, a, opts, files);
 	else if (by_op && b) {
-		add_slowest(t, a, b, totals.observed_ns, opts, files);
-		add_waits(t, a, totals.observed_ns, opts, files);
+		add_slowest(h, a, b, totals.observed_ns, opts, files);
+		add_waits(h, a, totals.observed_ns, opts, files);
 	}
 	if (by_op && b && (!totals.activities || (is_busy && !waits)))
-		add_ranks(t, rows, n, opts);
-	headline_memory(t, a, opts, files);
+		add_ranks(h, rows, n, opts);
+	headline_memory(h, a, opts, files);
 }
 
 int headline_print(FILE *f, const struct breakdown_result *b, const struct aggregate *a,
 		   const struct report_opts *opts, const struct file_names *files)
 {
+	struct headline h = {0};
 	struct table *t = table_new();
 	struct aggregate_totals totals;
 	if (!t)
 		return -ENOMEM;
 	aggregate_totals(a, &totals);
 	if (b ? b->wall_ns : aggregate_devices(a) || totals.memory_events)
-		add_lines(t, b, a, opts, files);
+		add_lines(&h, b, a, opts, files);
+	if (opts->terminal.width > 0)
+		shorten(&h);
+	for (size_t i = 0; i < h.n; i++)
+		table_line(t, h.lines[i].text);
 	int r = table_print(t, f, opts->terminal.width, false);
 	table_free(t);
 	return r;

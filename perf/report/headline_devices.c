@@ -52,7 +52,7 @@ static bool is_idle(const struct busy_part *p)
 
 /* Whether the device was idle for more than half of the time. That the host is what it waits for is
  * certain only where there is no other device, and nothing is missing. */
-static bool add_one(struct table *t, struct device *d, const struct devices *all, bool lost,
+static bool add_one(struct headline *h, struct device *d, const struct devices *all, bool lost,
 		    const struct report_opts *opts, const struct breakdown *b)
 {
 	struct headline_line line = headline_line(opts), with_times;
@@ -78,10 +78,13 @@ static bool add_one(struct table *t, struct device *d, const struct devices *all
 			line = with_times;
 		else
 			headline_add(&line, ": the program is bound by the host");
+		if (!by_host)
+			snprintf(line.brief, sizeof(line.brief), "%s was busy %s%.0f %%", name,
+				 about(p.exact, lost), percent);
 		if (by_host)
 			headline_add(&line, ", the device waits %.0f %%", 100 - percent);
 	}
-	table_line(t, line.text);
+	headline_put(h, &line);
 	return is_idle(&p);
 }
 
@@ -116,8 +119,9 @@ static struct busy_range range_of(struct device *list, size_t n, const struct br
 	return r;
 }
 
-static bool add_several(struct table *t, struct device *list, size_t n, const struct devices *all,
-			bool lost, const struct report_opts *opts, const struct breakdown *b)
+static bool add_several(struct headline *h, struct device *list, size_t n,
+			const struct devices *all, bool lost, const struct report_opts *opts,
+			const struct breakdown *b)
 {
 	struct headline_line line = headline_line(opts);
 	struct busy_range r = range_of(list, n, b);
@@ -136,11 +140,11 @@ static bool add_several(struct table *t, struct device *list, size_t n, const st
 			headline_add(&line, ", %s most",
 				     device_text(name, sizeof(name), all, r.most));
 	}
-	table_line(t, line.text);
+	headline_put(h, &line);
 	return r.idle;
 }
 
-bool headline_devices(struct table *t, const struct aggregate *a, const struct report_opts *opts,
+bool headline_devices(struct headline *h, const struct aggregate *a, const struct report_opts *opts,
 		      const struct breakdown *b)
 {
 	struct aggregate_totals totals;
@@ -149,8 +153,8 @@ bool headline_devices(struct table *t, const struct aggregate *a, const struct r
 	struct device *list = devices_list(all, &n);
 	aggregate_totals(a, &totals);
 	bool lost = totals.activities_lost;
-	return n == 1 ? add_one(t, list, all, lost, opts, b)
-		      : add_several(t, list, n, all, lost, opts, b);
+	return n == 1 ? add_one(h, list, all, lost, opts, b)
+		      : add_several(h, list, n, all, lost, opts, b);
 }
 
 static void add_copies(struct headline_line *line, const struct devices *all, uint64_t busy_ns)
@@ -170,7 +174,7 @@ static void add_copies(struct headline_line *line, const struct devices *all, ui
 		headline_add(line, ", most %s", safe);
 }
 
-void headline_slowest_on_devices(struct table *t, const struct aggregate *a,
+void headline_slowest_on_devices(struct headline *h, const struct aggregate *a,
 				 const struct report_opts *opts, const struct file_names *files)
 {
 	enum { NAMED = 3 };
@@ -197,7 +201,7 @@ void headline_slowest_on_devices(struct table *t, const struct aggregate *a,
 	if (!named)
 		return;
 	add_copies(&line, all, totals.busy_ns);
-	table_line(t, line.text);
+	headline_put(h, &line);
 }
 
 static int compare_peaks(const void *a, const void *b)
@@ -233,25 +237,41 @@ static size_t count_processes(const struct memory_peak *const *peaks, size_t n)
 	return processes;
 }
 
+/* What bounds it is told with it: what was reserved, or that less is known of the CPU. */
+static void peak_bound(char *out, size_t size, const struct aggregate *a,
+		       const struct memory_peak *p)
+{
+	char reserved[32];
+	struct aggregate_totals t;
+	aggregate_totals(a, &t);
+	*out = '\0';
+	if (p->reserved)
+		snprintf(out, size, " of up to %s that were reserved",
+			 text_bytes(reserved, sizeof(reserved), p->reserved));
+	else if (t.late && memory_kind(p->device_type) == MEMORY_CPU)
+		snprintf(out, size, " allocated since recording began");
+}
+
+/* "process 4121", "rank 3" */
+static const char *peak_owner(char *out, size_t size, const struct memory_peak *p)
+{
+	snprintf(out, size, "%s %d", p->rank1 ? "rank" : "process",
+		 p->rank1 ? (int)p->rank1 - 1 : p->pid);
+	return out;
+}
+
 static void add_peak(struct headline_line *l, const struct aggregate *a,
 		     const struct memory_peak *p, size_t processes)
 {
-	char bytes[32], reserved[32], device[32], ns[32], of[64] = "";
+	char bytes[32], bound[80], device[32], ns[32], owner[32];
 	const uint64_t first = first_op_ns(a);
-	struct aggregate_totals t;
-	aggregate_totals(a, &t);
+	peak_bound(bound, sizeof(bound), a, p);
+	headline_add(l, "%speak of memory on %s", p->late ? "about " : "",
+		     names_device(device, sizeof(device), p->device_type, p->device_index));
 	if (processes > 1)
-		snprintf(of, sizeof(of), " of %s %d, highest of %zu processes",
-			 p->rank1 ? "rank" : "process", p->rank1 ? (int)p->rank1 - 1 : p->pid,
-			 processes);
-	headline_add(l, "%speak of memory on %s%s: %s", p->late ? "about " : "",
-		     names_device(device, sizeof(device), p->device_type, p->device_index), of,
-		     text_bytes(bytes, sizeof(bytes), p->bytes));
-	if (p->reserved)
-		headline_add(l, " of up to %s that were reserved",
-			     text_bytes(reserved, sizeof(reserved), p->reserved));
-	else if (t.late && memory_kind(p->device_type) == MEMORY_CPU)
-		headline_add(l, " allocated since recording began");
+		headline_add(l, " of %s, highest of %zu processes",
+			     peak_owner(owner, sizeof(owner), p), processes);
+	headline_add(l, ": %s%s", text_bytes(bytes, sizeof(bytes), p->bytes), bound);
 	if (p->ns >= first)
 		headline_add(l, ", %s after the first op", text_ns(ns, sizeof(ns), p->ns - first));
 }
@@ -307,22 +327,40 @@ static size_t list_peaks(const struct aggregate *a, struct peak_line **out)
 	return nlines;
 }
 
-static void add_line(struct table *t, const struct aggregate *a, const struct report_opts *opts,
-		     const struct file_names *files, const struct peak_line *p)
+static void peak_brief(struct headline_line *l, const struct aggregate *a,
+		       const struct peak_line *is)
+{
+	const struct memory_peak *p = is->peak;
+	char bytes[32], bound[80], device[32], owner[32];
+	peak_bound(bound, sizeof(bound), a, p);
+	int n = snprintf(l->brief, sizeof(l->brief), "%speak memory on %s %s%s",
+			 p->late ? "about " : "",
+			 names_device(device, sizeof(device), p->device_type, p->device_index),
+			 text_bytes(bytes, sizeof(bytes), p->bytes), bound);
+	if (is->processes > 1)
+		snprintf(l->brief + n, sizeof(l->brief) - (size_t)n, " (%s)",
+			 peak_owner(owner, sizeof(owner), p));
+}
+
+static struct headline_line peak_text(const struct aggregate *a, const struct report_opts *opts,
+				      const struct file_names *files, const struct peak_line *p)
 {
 	struct headline_line l = headline_line(opts);
 	add_peak(&l, a, p->peak, p->processes);
 	if (p->alone)
 		add_holders(&l, a, p->peak, files);
-	table_line(t, l.text);
+	return l;
 }
 
-void headline_memory(struct table *t, const struct aggregate *a, const struct report_opts *opts,
+void headline_memory(struct headline *h, const struct aggregate *a, const struct report_opts *opts,
 		     const struct file_names *files)
 {
 	struct peak_line *lines;
-	if (list_peaks(a, &lines))
-		add_line(t, a, opts, files, &lines[0]);
+	if (list_peaks(a, &lines)) {
+		struct headline_line l = peak_text(a, opts, files, &lines[0]);
+		peak_brief(&l, a, &lines[0]);
+		headline_put(h, &l);
+	}
 	free(lines);
 }
 
@@ -332,8 +370,10 @@ int headline_other_memory(FILE *f, const struct aggregate *a, const struct repor
 	struct peak_line *lines;
 	struct table *t = table_new();
 	size_t n = list_peaks(a, &lines);
-	for (size_t i = 1; t && i < n; i++)
-		add_line(t, a, opts, files, &lines[i]);
+	for (size_t i = 1; t && i < n; i++) {
+		struct headline_line l = peak_text(a, opts, files, &lines[i]);
+		table_line(t, l.text);
+	}
 	int r = t ? table_print(t, f, opts->terminal.width, false) : -ENOMEM;
 	table_free(t);
 	free(lines);

@@ -63,8 +63,10 @@ struct report_column {
 extern const struct report_column report_columns[];
 extern const size_t report_ncolumns;
 
-/* The first lines of a report, two to five of them: what a step waits for, how long steps took and
- * of what they consist, how busy devices were, the slowest ops. They fit into the terminal. b: NULL
+/* The first lines of a report: what a step waits for, how long steps took and of what they consist,
+ * how busy devices were, the slowest ops, the peak of memory. They fit into the terminal, and on
+ * one are made shorter where there are more than HEADLINE_USUAL, which with those of what was
+ * traced are the five that a verdict may have. b: NULL
  * where steps are not known: what is known of devices alone. `files`: those of the rows and of `b`.
  * 0, -ENOMEM or -EIO. */
 int headline_print(FILE *f, const struct breakdown_result *b, const struct aggregate *a,
@@ -72,15 +74,26 @@ int headline_print(FILE *f, const struct breakdown_result *b, const struct aggre
 
 /* What these lines are made of. */
 
-enum { HEADLINE_MAX = 1024 };
+enum { HEADLINE_MAX = 1024, HEADLINE_USUAL = 3, HEADLINE_LINES = 10 };
 
 /* A line that takes parts as long as they fit into the terminal. */
 struct headline_line {
 	char text[HEADLINE_MAX];
+	char brief[HEADLINE_MAX]; /* what may stand for it behind another line; "": nothing */
 	size_t width;
+	bool takes; /* others may stand behind it */
+	bool spare; /* the table tells the same */
+};
+
+struct headline {
+	struct headline_line lines[HEADLINE_LINES];
+	size_t n;
 };
 
 struct headline_line headline_line(const struct report_opts *opts);
+
+/* Add a copy of the line; there is room for all that there can be. */
+void headline_put(struct headline *h, const struct headline_line *l);
 
 /* False, with nothing added, if it does not fit. */
 bool headline_add(struct headline_line *l, const char *fmt, ...)
@@ -97,12 +110,12 @@ const char *headline_where(char *out, size_t size, const struct aggregate_row *r
 
 /* How busy devices were; b: NULL where steps are not known. Whether all of them were idle for more
  * than half of the time. */
-bool headline_devices(struct table *t, const struct aggregate *a, const struct report_opts *opts,
+bool headline_devices(struct headline *h, const struct aggregate *a, const struct report_opts *opts,
 		      const struct breakdown *b);
 
 /* When most of the memory was allocated of the device that had most, or of the CPU where no other
  * is known, and by which ops. */
-void headline_memory(struct table *t, const struct aggregate *a, const struct report_opts *opts,
+void headline_memory(struct headline *h, const struct aggregate *a, const struct report_opts *opts,
 		     const struct file_names *files);
 
 /* The same of the others, below the table. 0, -ENOMEM or -EIO. */
@@ -110,7 +123,7 @@ int headline_other_memory(FILE *f, const struct aggregate *a, const struct repor
 			  const struct file_names *files);
 
 /* The ops for which devices worked longest, by a row's line, and the copies. */
-void headline_slowest_on_devices(struct table *t, const struct aggregate *a,
+void headline_slowest_on_devices(struct headline *h, const struct aggregate *a,
 				 const struct report_opts *opts, const struct file_names *files);
 
 /* Rows by module and phase as a tree: modules by their paths, each with the self times of all ops

@@ -157,7 +157,7 @@ static void fill(struct table *t, const struct overflow_row *rows, size_t n, siz
 		add_count(t, rows[i].pos_inf);
 		add_count(t, rows[i].neg_inf);
 		add_count(t, rows[i].first);
-		table_cell(t, rows[i].op);
+		table_cell(t, op_text(rows[i].op));
 		table_cell(t, rows[i].where);
 	}
 	if (shown == n)

@@ -166,7 +166,7 @@ void report_print_sampled(FILE *f, const struct aggregate *a, const struct repor
 /* How many threads and ops there were, what was lost, and what tracing them took. */
 static void print_traced(FILE *f, const struct aggregate_totals *t, const struct report_opts *opts)
 {
-	char threads[32], events[48], lost[32], unfinished[32];
+	char threads[32], events[48], lost[32], unfinished[32], steps[40];
 	const struct trace_stats *s = opts->stats;
 	fprintf(f, "ditrace: traced %s, %s, %s lost%s",
 		text_counted(threads, sizeof(threads), t->threads, "thread"),
@@ -185,6 +185,9 @@ static void print_traced(FILE *f, const struct aggregate_totals *t, const struct
 	if (t->unfinished)
 		fprintf(f, "; %s had not ended",
 			text_count(unfinished, sizeof(unfinished), t->unfinished));
+	if (opts->per_step)
+		fprintf(f, "; below: means of %s",
+			text_counted(steps, sizeof(steps), opts->per_step, "whole step"));
 }
 
 static void print_lost(FILE *f, uint64_t n, const char *one, const char *many, const char *hence)
@@ -255,12 +258,9 @@ static void print_safe_line(FILE *f, const char *text)
 /* What was chosen, and how it was recorded. */
 static void print_chosen(FILE *f, const struct aggregate_totals *t, const struct report_opts *opts)
 {
-	char when[160], n[48], clock[TRACE_CLOCK_TEXT_MAX];
+	char when[160], clock[TRACE_CLOCK_TEXT_MAX];
 	if (opts->when)
 		fprintf(f, "\nditrace: %s", when_counts_text(when, sizeof(when), opts->when));
-	if (opts->per_step)
-		fprintf(f, "\nditrace: times and calls are those of a step, of %s",
-			text_counted(n, sizeof(n), opts->per_step, "whole step"));
 	if (opts->chosen) {
 		fputs("\nditrace: recorded with ", f);
 		text_print_safe(f, opts->chosen);

@@ -218,18 +218,18 @@ struct trace_choice {
 
 /* The options of all commands that read a trace file; `c` is a struct trace_choice. */
 #define QUERY_OPTIONS(c)                                                                           \
-	{0, "ops", OPTION_STRING, &(c).ops, "LIST", "only these ops", NULL},                       \
-	    {0, "not-ops", OPTION_STRING, &(c).not_ops, "LIST", "leave these ops out", NULL},      \
-	    {0,		"when", OPTION_STRING,                                                     \
+	{0, "ops", OPTION_LIST, &(c).ops, "LIST", "only these ops", NULL},                         \
+	    {0, "not-ops", OPTION_LIST, &(c).not_ops, "LIST", "leave these ops out", NULL},        \
+	    {0,		"when", OPTION_ONCE,                                                       \
 	     &(c).when, "EXPR", "only calls for which EXPR holds: 'self.dim() == 2'",              \
 	     NULL},                                                                                \
-	    {0,		"time", OPTION_STRING,                                                     \
+	    {0,		"time", OPTION_ONCE,                                                       \
 	     &(c).time, "A-B",	"only what started between, since the trace was begun: 3s-5s",     \
 	     NULL},                                                                                \
-	    {0,		"rank", OPTION_STRING,                                                     \
+	    {0,		"rank", OPTION_LIST,                                                       \
 	     &(c).rank, "N",	"only of these ranks of a training on many processes: 0 or 0,3-5", \
 	     NULL},                                                                                \
-	    {0,		"step", OPTION_STRING,                                                     \
+	    {0,		"step", OPTION_LIST,                                                       \
 	     &(c).step, "N",	"only these training steps, counted from 1: 3 or 2-4",             \
 	     NULL},                                                                                \
 	{                                                                                          \

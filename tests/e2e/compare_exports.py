@@ -18,6 +18,11 @@ def no_constant(word):
     raise ValueError("not JSON: " + word)
 
 
+def shown(op):
+    """As graphs name it."""
+    return "gradient accumulation" if op.endswith("AccumulateGrad") else op
+
+
 def read_json(name):
     with open(os.path.join(folder, name), encoding="utf-8", errors="strict") as f:
         return json.load(f, parse_constant=no_constant)
@@ -119,7 +124,7 @@ def check_chrome_activities():
 
 
 def check_folded():
-    total, names = 0, {e["op"] for e in events.values()}
+    total, names = 0, {shown(e["op"]) for e in events.values()}
     with open(os.path.join(folder, "folded"), encoding="utf-8") as f:
         for line in f:
             stack, ns = re.fullmatch(r"(.+) (\d+)\n", line).groups()
@@ -132,7 +137,7 @@ def check_speedscope():
     """Everything that is opened is closed, and each op is where the folded stacks have it."""
     j = read_json("speedscope")
     frames = j["shared"]["frames"]
-    names = {e["op"] for e in events.values()}
+    names = {shown(e["op"]) for e in events.values()}
     for frame in frames:
         assert isinstance(frame["name"], str) and set(frame) <= {"name", "file", "line", "col"}, frame
     opened, spent = collections.Counter(), collections.Counter()
@@ -152,7 +157,7 @@ def check_speedscope():
             else:
                 assert e["type"] == "C" and stack.pop() == name, e
         assert not stack and last == p["endValue"]
-    assert +opened == collections.Counter(e["op"] for e in events.values())
+    assert +opened == collections.Counter(shown(e["op"]) for e in events.values())
     with open(os.path.join(folder, "folded"), encoding="utf-8") as f:
         folded = {stack: int(ns) for stack, ns in re.findall(r"(.+) (\d+)\n", f.read())}
     assert spent == folded or any(e["end_ns"] is None for e in events.values()), (spent - collections.Counter(folded), collections.Counter(folded) - spent)

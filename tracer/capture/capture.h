@@ -163,7 +163,7 @@ bool capture_is_of_collectives(const char *ops);
 	{0,	   "capture", OPTION_DEFAULTED,                                                    \
 	 &(c).dir, "DIR",     "save inputs, outputs and gradients below DIR (here)",               \
 	 NULL},                                                                                    \
-	    {0,	       "nth",	  OPTION_STRING,                                                   \
+	    {0,	       "nth",	  OPTION_LIST,                                                     \
 	     &(c).nth, "3,10-20", "capture: these calls of each op, counted from 1",               \
 	     NULL},                                                                                \
 	    {0,		 "every", OPTION_POSITIVE,                                                 \
@@ -175,7 +175,7 @@ bool capture_is_of_collectives(const char *ops);
 	     OPTION_SIZE, &(c).max_bytes,                                                          \
 	     "2G",	  "capture: at most so many bytes of files",                               \
 	     NULL},                                                                                \
-	    {0,		 "step", OPTION_STRING,                                                    \
+	    {0,		 "step", OPTION_LIST,                                                      \
 	     &(c).steps, "A-B",	 "capture: in these training steps, counted from 1",               \
 	     NULL},                                                                                \
 	{                                                                                          \

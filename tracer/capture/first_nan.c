@@ -104,7 +104,7 @@ static enum inputs inputs_of(const struct op_event *ev)
 static const char *describe(const struct op_event *ev, char *out, size_t size)
 {
 	char where[WHERE_TEXT_MAX];
-	snprintf(out, size, "%s, %s %" PRIu64 ", at %s", ev->op->name,
+	snprintf(out, size, "%s, %s %" PRIu64 ", at %s", op_text(ev->op->name),
 		 ev->op->kind == OP_BACKWARD ? "backward id" : "id", ev->id,
 		 event_where_text(where, sizeof(where), ev));
 	return out;
@@ -223,7 +223,7 @@ static void print_found(struct first_nan *f, struct target *t, const struct op_e
 	bool back = ev->phase == PHASE_BACKWARD;
 	bool own = !back || ev->where_stack == ev->stack;
 	fputs("ditrace: the first NaN or infinity: ", f->log);
-	text_print_safe(f->log, ev->op->name);
+	text_print_safe(f->log, op_text(ev->op->name));
 	fputs(" gave ", f->log);
 	print_counts(f->log, ev->stats);
 	fputs(", and all that it was given is finite\n", f->log);

@@ -66,12 +66,9 @@ struct intervene_opts {
 };
 
 #define INTERVENE_OPTIONS(i)                                                                         \
-	{0,                                                                                          \
-	 "fallback",                                                                                 \
-	 OPTION_STRING,                                                                              \
-	 &(i).fallback,                                                                              \
-	 "LIST",                                                                                     \
-	 "compute these functions on the CPU: 'torch.add,softmax'",                                  \
+	{0,	      "fallback",                                                                    \
+	 OPTION_LIST, &(i).fallback,                                                                 \
+	 "LIST",      "compute these functions on the CPU: 'torch.add,softmax'",                     \
 	 NULL},                                                                                      \
 	    {0,		  "fallback-all",                                                            \
 	     OPTION_FLAG, &(i).fallback_all,                                                         \
@@ -84,12 +81,12 @@ struct intervene_opts {
 	     "OP:FEATURE:EXPR",                                                                      \
 	     "as ditorch's apply_feature: fallback, op_capture, ... where EXPR holds",               \
 	     NULL},                                                                                  \
-	    {0,		"cast",		OPTION_STRING,                                               \
+	    {0,		"cast",		OPTION_LIST,                                                 \
 	     &(i).cast, "FROM->TO,...", "compute in other dtypes: 'torch.float16->torch.float32'",   \
 	     NULL},                                                                                  \
 	    {0,                                                                                      \
 	     "compare",                                                                              \
-	     OPTION_STRING,                                                                          \
+	     OPTION_LIST,                                                                            \
 	     &(i).compare,                                                                           \
 	     "LIST|all",                                                                             \
 	     "judge these functions against float64 on the CPU as they run",                         \

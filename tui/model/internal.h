@@ -73,8 +73,9 @@ struct view {
 
 	struct view_tree {
 		bool shown;
-		struct intern paths; /* of the modules shown so far */
-		bool *folded;	     /* by the id of the path */
+		enum grouping_by before; /* it was shown */
+		struct intern paths;	 /* of the modules shown so far */
+		bool *folded;		 /* by the id of the path */
 		size_t room;
 		struct module_tree *modules; /* that `rows` are of; or NULL */
 	} tree;

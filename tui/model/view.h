@@ -202,7 +202,7 @@ bool view_interval(const struct view *v);
 
 /* Show modules as a tree, each below the one that contains it: self time is its own, total time and
  * calls are with all that is below. The grouping becomes GROUPING_MODULE, and another one ends the
- * tree. 0 or -ENOMEM. */
+ * tree; without it, it is the one from before. 0 or -ENOMEM. */
 int view_set_tree(struct view *v, bool tree);
 bool view_is_tree(const struct view *v);
 

@@ -160,11 +160,11 @@ bool view_is_folded(const struct view *v, int64_t id)
 
 int view_set_tree(struct view *v, bool tree)
 {
+	if (tree && !v->tree.shown)
+		v->tree.before = v->group;
 	v->tree.shown = tree;
 	v->nrows = 0;
-	if (!tree || v->group == GROUPING_MODULE)
-		return 0;
-	return view_set_group(v, GROUPING_MODULE);
+	return view_set_group(v, tree ? GROUPING_MODULE : v->tree.before);
 }
 
 bool view_is_tree(const struct view *v)

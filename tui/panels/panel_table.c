@@ -94,14 +94,23 @@ enum view_column panel_table_column(const struct top *t, int x)
 	return VIEW_COLUMNS;
 }
 
+/* What stands in the place of the op's name where rows have none is told as what it is. */
+static const char *column_name(const struct view *v, int c)
+{
+	if (c != VIEW_OP)
+		return view_column_names[c];
+	return view_group(v) == GROUPING_MODULE	  ? "Module"
+	       : view_group(v) == GROUPING_THREAD ? "Thread"
+						  : view_column_names[c];
+}
+
 static void draw_header(const struct top *t, const struct layout *l, int y)
 {
 	bool reversed;
 	enum view_column sorted = view_sorted(t->view, &reversed);
 	for (int c = 0; c < VIEW_COLUMNS; c++) {
 		char name[32];
-		snprintf(name, sizeof(name), "%s%s",
-			 c == VIEW_OP && view_is_tree(t->view) ? "Module" : view_column_names[c],
+		snprintf(name, sizeof(name), "%s%s", column_name(t->view, c),
 			 (int)sorted != c ? ""
 			 : reversed	  ? "^"
 					  : "v");

@@ -71,7 +71,7 @@ static int64_t cell(enum column c, const struct timeline_slice *s, uint64_t befo
 			return page_name(names, s->ran ? s->ran : s->block);
 		if (!s->op)
 			call_frame_text(text, s->frame);
-		return page_name(names, s->op ? s->op->name : text);
+		return page_name(names, s->op ? op_text(s->op->name) : text);
 	case SHAPES:
 		return page_name(names, s->shapes);
 	default:

@@ -21,6 +21,8 @@ with_a_worker() {
 	waits_for_data 1 'waits for data'
 	"$DITRACE" annotate -i "$T/data" >"$T/lines"
 	like "annotate tells the worker's time apart" "$T/lines" '^[0-9.]+ %, .* of .*; workers: .*, in no op '
+	"$DITRACE" report --gaps "$T/data" >"$T/gaps"
+	like "so does report --gaps" "$T/gaps" '^workers, which load the data, in percent of their own time$'
 	events
 	grep -oE '"op":"profiler::[^"]*"' "$T/events" | sort | uniq -c >"$T/blocks.$ENGINE"
 }
@@ -33,7 +35,7 @@ blocks() {
 	ok "torch.profiler has the same blocks" verify engine/compare_blocks "$T/out" "$T/blocks.csv" "$T/chrome.json"
 	"$DITRACE" report --group block --per-step --columns calls,total,p50,block --sort calls "$T/data" >"$T/per_step"
 	like "those of a step, with the columns asked for" "$T/per_step" '^Calls v +Total +P50  Block$'
-	like "of two whole steps of three" "$T/per_step" ' those of a step, of 2 whole steps$'
+	like "of two whole steps of three" "$T/per_step" '; below: means of 2 whole steps$'
 	like "each has one" "$T/per_step" '^ +1 .* inner$'
 	"$DITRACE" report --group block --when 'id > 1' "$T/data" 2>"$T/refused"
 	like "no call of an op" "$T/refused" '--group block does not go with --when: a block is no call of an op$'

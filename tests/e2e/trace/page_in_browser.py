@@ -60,6 +60,8 @@ try:
         assert settled(f"byId('part-' + {tab!r}).classList.contains('on') && document.querySelectorAll({drawn!r}).length"), tab
     names = b.says("[...shortNames(['/a/x.py', '/b/x.py', '/a/x.py', '/b/y.py', 'x.py']).values()]")
     assert names == ["a/x.py", "b/x.py", "y.py", "x.py"], names
+    peaks = b.says("highestPeaks([['cpu', 3], ['cpu', 9], ['cuda:0', 0], ['cpu', 5]].map(([device, peak_bytes]) => ({device, peak_bytes})))")
+    assert peaks == [{"device": "cpu", "peak_bytes": 9, "processes": 3}], peaks
     b.says("location.hash = 'timeline'")
     assert settled("byId('lanes').height > 50 && new Set(byId('lanes').getContext('2d').getImageData(0, 0, byId('lanes').width, byId('lanes').height).data).size") > 5
     first = b.says("bars[0][0]")

@@ -164,6 +164,7 @@ each_torch reports
 
 first_torch
 cp "$few" "$T/data"
+is "--ops given twice is both lists" "$("$DITRACE" report --format csv --ops mul.Tensor --ops relu "$few")" "$("$DITRACE" report --format csv "$few")"
 error "a step when no optimizer was seen" "no end of a step" "$DITRACE" report --step 1 "$T/data"
 ok "a step by an op" "$DITRACE" report --step 2 --step-op aten::mul.Tensor "$T/data"
 chosen=$(sum --ops aten::mul.Tensor)
@@ -178,6 +179,7 @@ like "what was left out is told" "$T/shown" '^ditrace: --ops left out .* ops$'
 like "and is not taken for no op" "$T/shown" '^in no op, or in one left out:'
 like "old names are understood" <("$DITRACE" report --no-pager "$T/data" 2>&1 >/dev/null) '^ditrace: --no-pager is called --pager never now$'
 is "export knows --format" "$("$DITRACE" export --format folded "$T/data")" "$("$DITRACE" export --to folded "$T/data")"
+error "a condition given twice" 'given twice' "$DITRACE" report --when 'True' --when 'True' "$T/data"
 error "a group that there is not" "cannot be grouped by" "$DITRACE" report --group colour "$T/data"
 error "sorted by what is not there" "not grouped by" "$DITRACE" report --sort shape "$T/data"
 is "with status 2" "$status" 2

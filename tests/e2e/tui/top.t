@@ -65,8 +65,8 @@ ok "Left folds a module" golden tree-folded-80x24
 keys Right
 ok "Right unfolds it" golden tree-80x24
 keys F5
-ok "F5 ends the tree" shows '^by module  '
-keys g g S
+ok "F5 ends the tree, and the rows are those from before" shows '^by op and shapes  '
+keys S
 resize 120x40
 resize 40x24
 ok "in 40 columns numbers give way to the op" shows '^b   16.3  AddmmBackward0 '

@@ -7,7 +7,7 @@
 
 struct given {
 	bool print;
-	const char *output;
+	const char *output, *ops, *when;
 	uint64_t count, time, size;
 	int format, pager;
 };
@@ -28,6 +28,8 @@ static int parse(const char *line, bool stop, struct given *g, char **words, str
 	    {0, "format", OPTION_CHOICE, &g->format, "FORMAT", "form", formats},
 	    {0, "to", OPTION_CHOICE, &g->format, "FORMAT", "form", targets},
 	    {0, "step", OPTION_STRING, &g->output, "N", "these steps", NULL},
+	    {0, "ops", OPTION_LIST, &g->ops, "LIST", "these ops", NULL},
+	    {0, "when", OPTION_ONCE, &g->when, "EXPR", "these calls", NULL},
 	    {0, "pager", OPTION_CHOICE, &g->pager, "WHEN", "the pager", whens},
 	    PID_OPTION,
 	    {0},
@@ -90,6 +92,25 @@ static void options_of_every_type(void **state)
 	assert_int_equal(g.count, 12);
 	assert_int_equal(g.time, 1500000000);
 	assert_int_equal(g.format, 1);
+}
+
+/* The items of a list are all taken, of whatever part; of two conditions none is left out silently.
+ */
+static void given_again(void **state)
+{
+	(void)state;
+	struct given g;
+	struct err e = {0};
+	char *words[16];
+	assert_true(parse("run --ops add,mul --print --ops=mm --ops relu x", false, &g, words, &e) >
+		    0);
+	assert_string_equal(g.ops, "add,mul,mm,relu");
+	assert_true(parse("run --ops add x", false, &g, words, &e) > 0);
+	assert_string_equal(g.ops, "add");
+	assert_int_equal(parse("run --when a --when b x", false, &g, words, &e), -EINVAL);
+	assert_string_equal(e.what, "--when is given twice: a, and b");
+	assert_true(parse("run -o a -o b x", false, &g, words, &e) > 0);
+	assert_string_equal(g.output, "b");
 }
 
 static void the_command_of_run_is_not_ours(void **state)
@@ -230,6 +251,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(options_of_every_type),
+	    cmocka_unit_test(given_again),
 	    cmocka_unit_test(sizes),
 	    cmocka_unit_test(the_command_of_run_is_not_ours),
 	    cmocka_unit_test(times),

@@ -21,14 +21,25 @@ function figure(value, what) {
   return el("div", {}, el("b", {}, value), what);
 }
 
+// The highest of each device, with how many processes have one there.
+function highestPeaks(memory) {
+  const highest = new Map();
+  for (const m of memory) {
+    const is = highest.get(m.device) || {peak_bytes: 0, processes: 0};
+    highest.set(m.device, {...(m.peak_bytes > is.peak_bytes ? m : is), processes: is.processes + 1});
+  }
+  return [...highest.values()].filter(m => m.peak_bytes).sort((a, b) => b.peak_bytes - a.peak_bytes);
+}
+
 function drawFigures() {
   const s = summary.steps, figures = byId("figures");
   if (s && s.count)
     figures.append(figure(countText(s.count), s.count === 1 ? "whole step" : "whole steps"), figure(nsText(s.median_ns), "median step"), figure(nsText(s.p99_ns), "p99 step"));
   if (summary.ops)
     figures.append(figure(countText(summary.ops), "ops"), figure(percent(summary.in_no_op_ns, summary.observed_ns), "of the time in no op"));
-  for (const m of [...summary.memory].sort((a, b) => b.peak_bytes - a.peak_bytes).slice(0, 4))
-    if (m.peak_bytes) figures.append(figure(bytesText(m.peak_bytes), (m.peak_exact ? "" : "about the ") + "peak of memory on " + m.device));
+  for (const m of highestPeaks(summary.memory).slice(0, 4))
+    figures.append(figure(bytesText(m.peak_bytes), (m.peak_exact ? "" : "about the ") + "peak of memory on " + m.device +
+      (m.processes > 1 ? `, highest of ${m.processes} processes` : "")));
   if (summary.summed) figures.append(figure(countText(summary.summed), "of them as sums: in no timeline"));
   if (summary.lost || data.lost) figures.append(figure(countText(summary.lost || data.lost), "events lost"));
   if (summary.probe_ns && summary.wall_ns && !data.step && !data.time && !data.when)

@@ -467,7 +467,26 @@ static void a_device_that_waits(void **state)
 	t = train();
 	struct op_event ev = sample_event(1, 0, 0, BEGIN - 10 * STEPS * STEP_NS, BEGIN);
 	assert_int_equal(aggregate_add(t.ops, &ev), 0);
-	check_headline(&t, 0, "\nsteps are 8 % of the time (--per-step); slowest op: ", "busy");
+	check_headline(&t, 0, "\nof all time steps are 8 % (--per-step), slowest op ", "busy");
+}
+
+/* On a terminal, with the two lines of what was traced, there are five at most; elsewhere all. */
+static void a_verdict_is_short(void **state)
+{
+	static const char peak[] = "; peak memory on cpu 5.0 KiB\n";
+	(void)state;
+	for (int width = 0; width <= 70; width += 70) {
+		struct training t = train();
+		struct memory_event m = {.of = sample_event(1, 0, 0, BEGIN + 10, BEGIN + 10),
+					 .device_index = -1,
+					 .address = 0x10,
+					 .bytes = 5120,
+					 .total = 5120};
+		assert_int_equal(aggregate_add_memory(t.ops, &m), 0);
+		assert_int_equal(aggregate_end(t.ops), 0);
+		check_headline(&t, width, width ? peak : "\npeak of memory on cpu: 5.0 KiB, ",
+			       width ? "\npeak of" : peak);
+	}
 }
 
 static void a_busy_device(void **state)
@@ -498,6 +517,7 @@ int main(void)
 	    cmocka_unit_test(words),
 	    cmocka_unit_test(a_device_that_waits),
 	    cmocka_unit_test(a_busy_device),
+	    cmocka_unit_test(a_verdict_is_short),
 	};
 	return unit_run(tests, NULL, NULL);
 }

@@ -250,6 +250,21 @@ static void callees(void **state)
 	free(text);
 }
 
+static void accumulation_of_gradients(void **state)
+{
+	struct op_desc sum = sample_add;
+	struct op_event ev = sample_event(1, 0, 0, 10, 20);
+	struct call_tree *t = call_tree_new();
+	size_t n;
+	(void)state;
+	sum.name = "torch::autograd::AccumulateGrad";
+	ev.op = &sum;
+	assert_int_equal(call_tree_add(t, &ev, CALL_OPS), 0);
+	assert_string_equal(call_tree_nodes(t, &n)[0].name, "gradient accumulation");
+	assert_int_equal(n, 1);
+	call_tree_free(t);
+}
+
 static void left_out(void **state)
 {
 	(void)state;
@@ -398,6 +413,7 @@ int main(void)
 	    cmocka_unit_test(forward_beside_backward),
 	    cmocka_unit_test(callees),
 	    cmocka_unit_test(left_out),
+	    cmocka_unit_test(accumulation_of_gradients),
 	    cmocka_unit_test(native_left_out),
 	    cmocka_unit_test(callers),
 	    cmocka_unit_test(words),

@@ -410,12 +410,13 @@ static void the_worst_come_first(void **state)
 {
 	(void)state;
 	struct op_desc infinite = sample_add, worst = sample_add, fine = sample_add,
-		       empty = sample_add;
+		       empty = sample_add, sum = sample_add;
 	struct overflow *o = overflow_new();
 	infinite.name = "aten::infinite";
 	worst.name = "aten::worst";
 	fine.name = "aten::fine";
 	empty.name = "aten::new_empty";
+	sum.name = "torch::autograd::AccumulateGrad";
 	char *text = table_of(o, 0);
 	has(text, "measured 0 calls: no NaN and no infinity");
 	free(text);
@@ -446,6 +447,10 @@ static void the_worst_come_first(void **state)
 	free(text);
 	text = table_of(o, 0);
 	has(text, "1,000,000     0         3  aten::infinite");
+	free(text);
+	add_bad(o, &sum, 100, 0);
+	text = table_of(o, 1);
+	has(text, "    1  100     0     0         3  gradient accumulation  train.py:13");
 	free(text);
 	overflow_free(o);
 }

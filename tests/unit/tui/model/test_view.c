@@ -99,6 +99,9 @@ static void tree_of_modules(void **state)
 	assert_string_equal(tree(v), "- (GPT) 20/80,  - blocks.0 20/40,      attn 20/20,");
 	assert_int_equal(view_set_group(v, GROUPING_OP), 0);
 	assert_false(view_is_tree(v));
+	assert_int_equal(view_set_tree(v, true), 0);
+	assert_int_equal(view_set_tree(v, false), 0);
+	assert_int_equal(view_group(v), GROUPING_OP);
 	view_free(v);
 }
 
