@@ -54,7 +54,7 @@ static size_t component_end(const char *path, size_t at)
 static int64_t module_of(struct module_tree *t, const char *path)
 {
 	if (!path || !path[0])
-		path = "(in no module)";
+		path = "(in no known module)";
 	if (path[0] == '(')
 		return module_at(t, path, strlen(path), 0, NONE);
 	int64_t id = t->root;

@@ -11,7 +11,7 @@ enum { MODULE_TREE_NONE = UINT32_MAX }; /* the parent of what stands at the top 
 
 /* Calls in one module. */
 struct module_row {
-	const char *path; /* "(GPT)", "blocks.0.attn"; NULL: in no module */
+	const char *path; /* "(GPT)", "blocks.0.attn"; NULL: in none, or not known */
 	enum op_phase phase;
 	uint64_t calls, self_ns, device_ns;
 };

@@ -14,7 +14,7 @@ const char *refusal_text(enum refusal r)
 	static const char *const texts[REFUSAL_COUNT] = {
 	    [REFUSED_NOT] = "nothing",
 	    [REFUSED_UNKNOWN] = "a tensor of which not all is known",
-	    [REFUSED_WRAPPED] = "a tensor that stands for others, as inside of vmap or grad",
+	    [REFUSED_WRAPPED] = "a sparse tensor, or one inside of vmap or grad",
 	    [REFUSED_STRANGE] = "a tensor whose shape, stride and storage contradict each other",
 	    [REFUSED_DEVICE] = "memory on a device",
 	    [REFUSED_LAYOUT] = "a layout that is not strided",

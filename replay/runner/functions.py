@@ -200,9 +200,10 @@ class Functions:
 
     @staticmethod
     def is_functional(space, last, f):
-        """Functions that cannot be overridden, such as hardswish and, before 2.11, kaiming_uniform_."""
+        """Functions that cannot be overridden, such as hardswish, relu_ and, before 2.11, kaiming_uniform_."""
         plain = isinstance(f, types.FunctionType) and f.__module__ == space and last[0] != "_"
-        return plain and space in ("torch.nn.functional", "torch.nn.init")
+        return plain and space in ("torch.nn.functional", "torch.nn.init") or (
+            space == "torch.nn.functional" and f in (getattr(torch, last, None), getattr(torch._C._nn, last, None)))
 
     @staticmethod
     def is_method(space, last, f):

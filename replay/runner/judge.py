@@ -33,7 +33,7 @@ def detached(x):
 def no_results(raised):
     """Why a captured call has none."""
     if raised is None:
-        return Refused("the capture has no output.pth: the call had not ended; --of rerun runs the op instead")
+        return Refused("the capture has no output.pth: the call had not ended, or it cannot be saved; --of rerun runs the op instead")
     return Skipped(" ".join(["the call raised", *map(str, raised["args"] or ["an exception"])]))
 
 

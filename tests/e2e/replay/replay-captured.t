@@ -61,10 +61,10 @@ replays() {
 
 	of_first_torch && choices || skip "what does not depend on PyTorch: make test-long"
 
-	attached -o "$T/data" --capture="$T/other_arguments" --when 'not "at_word.py" in file' --ops to.dtype,to.dtype_layout,to.device,slice_scatter,view.dtype,embedding_bag.padding_idx,addmm,contiguous,_make_dual -- \
+	attached -o "$T/data" --capture="$T/other_arguments" --when 'not "at_word.py" in file' --ops to.dtype,to.dtype_layout,to.device,slice_scatter,view.dtype,embedding_bag.padding_idx,addmm,contiguous,_make_dual,relu_,elu_ -- \
 		replay/other_arguments.py
 	"${replay[@]}" "$T/other_arguments" >"$T/text" 2>&1
-	like "what Python passes by keyword, and what it must not leave out" "$T/text" '^14 op calls, 2 not compared; 13 tensors right, 3 not judged$'
+	like "what Python passes by keyword, and what it must not leave out" "$T/text" '^16 op calls, 2 not compared; 17 tensors right, 3 not judged$'
 	like "what has no numbers is told" "$T/text" '^  not compared: 1: its tensors are of the meta device'
 	like "and what only the program has" "$T/text" '^  not compared: 1: it belongs to a level of forward-mode'
 	"${replay[@]}" --ops view --dtype float64 "$T/other_arguments" >"$T/text" 2>&1

@@ -62,6 +62,10 @@ with torch.no_grad():
     w -= w.grad
     b.copy_(b.grad)
 show("updated", w, b, w.is_leaf, w.requires_grad)
+r, k = t((1, 0), (2, 1), grad=True), t((1, 2), (3, 1), grad=True)
+(g,) = torch.autograd.grad(F.linear(r, k).sum(), r, create_graph=True)
+g.square().sum().backward()
+show("gradient of a gradient", g, k.grad)
 
 for wrong in (lambda: torch.mm(x, x), lambda: F.linear(x, t(1, 2)), lambda: w.add_(1), lambda: torch.add(x, "no")):
     try:

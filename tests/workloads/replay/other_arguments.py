@@ -21,6 +21,8 @@ torch.nn.functional.embedding_bag(torch.tensor([1, 2, 4]), weight, torch.tensor(
 with Boxed():  # two calls: Python's, and the boxed one
     torch.addmm(x[0, 0], x[0], torch.ones(4, 4), beta=2, alpha=3)
 torch.ones(3, 5, requires_grad=True)[:, :4].contiguous().sum().backward()  # of a copy without the gap: its input itself
+y = torch.ones(3, requires_grad=True)
+(torch.relu_(-y) + torch.nn.functional.elu_(-y)).sum().backward()  # names that functions have in torch.nn.functional alone
 torch.ones(2, 3, device="meta").t().contiguous()
 with forward_ad.dual_level():
     forward_ad.make_dual(x, x)

@@ -1,6 +1,8 @@
 """Gradients: what the nodes of one call give, at the edges where they leave it."""
 import time
 
+from torch.autograd import Variable
+
 from ditrace_modes.autocast import is_cast_node
 from ditrace_modes.calls import quietly
 from ditrace_modes.live import cpu_copy
@@ -37,7 +39,8 @@ def nodes_between(first, edges, is_outside, most=64):
 
 
 class Backward:
-    """Collects what the backward of one call gets and gives, and judges it when all is there."""
+    """Collects what the backward of one call gets and gives, and judges it when all is there. It is one backward of the program's:
+    the nodes may run in another one, too, in part, for another gradient, or for one of this gradient."""
 
     def __init__(self, live, at, number, shapes, taken):
         self.live, self.at, self.number, self.shapes, self.missing = live, at, number, shapes, 0
@@ -55,23 +58,31 @@ class Backward:
         for n, k, of in leaving:
             places.setdefault(n, []).append((k, of))
         places.setdefault(node, [])
-        self.missing = len(places)
         for n, where in places.items():
-            n.register_hook(self.hook(n is node, where))
+            n.register_hook(self.hook(len(places) if n is node else 0, where))
 
-    def hook(self, is_first, where):
+    def hook(self, nodes, where):
+        """nodes: of the one that runs first, how many there are."""
         done = []
 
         def called(grad_inputs, grad_outputs):
-            if done or is_out() or is_busy():
+            if done or self.live is None or not (nodes or self.missing) or is_out() or is_busy():
                 return
             done.append(True)
-            quietly(spending, self.taken, True, self.take, is_first, where, grad_inputs, grad_outputs)
+            quietly(spending, self.taken, True, self.take, nodes, where, grad_inputs, grad_outputs)
 
         return called
 
-    def take(self, is_first, where, grad_inputs, grad_outputs):
-        if is_first:
+    def over(self):
+        """The backward is, in which some nodes may not have run: nobody asked for what they give."""
+        if self.missing and not is_out():
+            quietly(spending, self.taken, True, self.take_all)
+
+    def take(self, nodes, where, grad_inputs, grad_outputs):
+        if nodes:
+            self.missing = nodes
+            if nodes > 1:
+                Variable._execution_engine.queue_callback(self.over)
             self.live.parts["grad_outputs"] = {"args": [None if g is None else cpu_copy(g) for g in grad_outputs]}
         for k, of in where:
             g = grad_inputs[k]
@@ -85,11 +96,16 @@ class Backward:
                 setattr(g, LOCATIONS, at)
             self.live.grads[of] = g
         self.missing -= 1
-        if not self.missing and self.live.grads and "grad_outputs" in self.live.parts:
+        if not self.missing:
+            self.take_all()
+
+    def take_all(self):
+        self.missing = 0
+        if self.live.grads and "grad_outputs" in self.live.parts:
             self.live.parts["grad_inputs"] = {"of": (), "args": ()}
             self.end()
             self.came(True)
-            self.live = None
+        self.live = None
 
     @staticmethod
     def is_outside(live, node):

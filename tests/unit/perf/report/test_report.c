@@ -179,7 +179,7 @@ static void modules_are_a_tree(void **state)
 			    "    40.0%   200 ns    200 ns  400 ns  100 ns      attn\n"
 			    "    30.0%   100 ns    200 ns  300 ns  300 ns        qkv\n"
 			    "    30.0%   300 ns      0 ns  300 ns  300 ns    head\n"
-			    "    10.0%   100 ns      0 ns  100 ns  100 ns  (in no module)\n"
+			    "    10.0%   100 ns      0 ns  100 ns  100 ns  (in no known module)\n"
 			    "1 more module\n"
 			    "in no op: 10.0 %, 100 ns of 1.0 us\n");
 	free(text);

@@ -87,12 +87,12 @@ static void tree_of_modules(void **state)
 	assert_int_equal(view_set_tree(v, true), 0);
 	view_sort(v, VIEW_TOTAL);
 	assert_string_equal(tree(v), "- (GPT) 20/80,  - blocks.0 20/40,      attn 20/20,"
-				     "    head 20/20,  (in no module) 20/20,");
+				     "    head 20/20,  (in no known module) 20/20,");
 	int64_t blocks = view_id(v, &view_rows(v, &n)[1]);
 	view_fold(v, blocks, VIEW_FOLDED);
 	assert_true(view_is_folded(v, blocks));
 	assert_string_equal(tree(v), "- (GPT) 20/80,  + blocks.0 20/40,    head 20/20,"
-				     "  (in no module) 20/20,");
+				     "  (in no known module) 20/20,");
 	assert_int_equal(view_id(v, &view_rows(v, &n)[1]), blocks);
 	view_fold(v, blocks, VIEW_OPEN);
 	view_set_filter(v, "attn");
