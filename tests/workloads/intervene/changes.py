@@ -118,3 +118,8 @@ if hasattr(torch, "vmap") and a.device == "cpu":
 show("random", torch.randint(0, 9, (4,), generator=torch.Generator().manual_seed(1)))
 torch.manual_seed(3)
 show("seeded", torch.randperm(5))
+if a.device == "cpu":
+    torch.manual_seed(4)
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()  # computes in another way under some modes
+    with torch.no_grad():
+        show("in one operator", layer(torch.randn(2, 3, 8))[0, 0])

@@ -10,6 +10,7 @@ from ditrace_modes.calls import quietly
 from ditrace_modes.level import LEVEL
 from ditrace_modes.link import LINK
 from ditrace_modes.native import AGAIN, end, forget_modules, is_inside, is_out, no_more_threads, ready
+from ditrace_modes.questions import end_questions, start_questions
 from ditrace_modes.session import flush, start_features, tell_names, tell_totals
 from ditrace_modes.threads import end_threads, enter_thread, is_tracing, start_threads
 from ditrace_modes.wrapped import end_functions
@@ -32,6 +33,7 @@ def start():
     ready(LEVEL.push, LEVEL.pop)
     start_features()
     tell_names()
+    start_questions()
     start_threads()
     if not AGAIN:
         os.register_at_fork(after_in_child=after_fork)
@@ -95,6 +97,7 @@ def change_nothing():
     """From now on."""
     end()
     end_threads()
+    end_questions()
     quietly(end_functions)
 
 

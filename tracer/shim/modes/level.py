@@ -63,6 +63,9 @@ class Level:
     def is_on(self):
         return any(m is self.mode for m in self.stack())
 
+    def is_alone(self):
+        return [m is self.mode for m in self.stack()] == [True]
+
     def lifted(self, most, wanted=lambda mode: True):
         """Up to so many modes, the topmost first, off the stack."""
         found = []

@@ -7,6 +7,7 @@ import torch.overrides as functions
 from ditrace_modes.compare import BEYOND, how_quick, never_compared
 from ditrace_modes.level import LEVEL
 from ditrace_modes.link import LINK
+from ditrace_modes.names import with_names
 from ditrace_modes.plan import Plan
 from ditrace_modes.wrapped import bind_late
 from ditrace_runner.functions import FOREIGN, MARKS, base_name, namespace_of
@@ -127,7 +128,6 @@ def wanted_of(func):
 QUESTIONS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 BODIES = ("torch.functional", "torch.nn.functional", "torch._tensor", "torch._linalg_utils", "torch._lowrank", "torch.autograd")
 OTHER_BODIES = set("backward unflatten split stft istft norm lu unique unique_consecutive".split())
-NAMES = {}  # of a module: its names as they are, but for the questions
 
 
 def is_python(func):
@@ -141,11 +141,4 @@ def is_python(func):
 def body_of(func):
     if LEVEL.is_aten or not is_python(func):
         return None
-    names = NAMES.get(func.__module__)
-    if names is None:
-        inside = type("Names", (dict,), {"__missing__": func.__globals__.__getitem__})
-        names = NAMES[func.__module__] = inside({q: lambda *_: False for q in QUESTIONS})
-        names["__builtins__"] = func.__globals__["__builtins__"]
-    body = types.FunctionType(func.__code__, names, func.__name__, func.__defaults__, func.__closure__)
-    body.__kwdefaults__ = func.__kwdefaults__
-    return body
+    return with_names(func, **{q: lambda *_: False for q in QUESTIONS})

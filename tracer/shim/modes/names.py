@@ -1,4 +1,6 @@
 """Functions of PyTorch by what they do, and what of PyTorch the library needs."""
+import types
+
 import torch
 
 from ditrace_runner import autocast_state
@@ -44,3 +46,12 @@ def is_compiling():
 
 if hasattr(torch, "compiler") and hasattr(torch.compiler, "is_compiling"):
     is_compiling = torch.compiler.is_compiling  # a constant to the compiler
+
+
+def with_names(func, **names):
+    """A function of Python that finds these among its global names, and else its own as they are."""
+    inside = type("Names", (dict,), {"__missing__": func.__globals__.__getitem__})(names)
+    inside["__builtins__"] = func.__globals__["__builtins__"]
+    body = types.FunctionType(func.__code__, inside, func.__name__, func.__defaults__, func.__closure__)
+    body.__kwdefaults__ = func.__kwdefaults__
+    return body
