@@ -56,7 +56,12 @@ static bool matches_operator(const char *item, const char *name)
 
 static bool matches_node(const char *item, const char *name)
 {
-	size_t n = strlen(item);
+	static const char space[] = "torch::autograd::";
+	const size_t n = strlen(item), len = sizeof(space) - 1;
+	if (op_accumulates(name) && !strcmp(item, "gradient accumulation")) /* as tables have it */
+		return true;
+	if (!strncmp(name, space, len) && strncmp(item, space, len))
+		name += len;
 	if (strncmp(item, name, n))
 		return false;
 	return !name[n] ||

@@ -19,14 +19,16 @@ static const struct op_desc ops[] = {
     {.kind = OP_BACKWARD, .name = "AddmmBackward0"},
     {.kind = OP_FUNCTION, .name = "MyFunctionBackward"},
     {.kind = OP_DISPATCHED, .name = "aten::_foreach_add_.Scalar"},
+    {.kind = OP_BACKWARD, .name = "torch::autograd::AccumulateGrad"},
 };
 
 enum { N = sizeof(ops) / sizeof(ops[0]) };
 
-/* The ops that `list` matches, a letter each: t(add.Tensor) _ o(ut) m l M(ylib) A B F f(oreach). */
+/* The ops that `list` matches, a letter each: t(add.Tensor) _ o(ut) m l M(ylib) A B F f(oreach)
+ * G(rad). */
 static const char *matched(const char *list)
 {
-	static const char letters[] = "t_omlMABFf";
+	static const char letters[] = "t_omlMABFfG";
 	static char out[N + 1];
 	struct filter f;
 	struct err e = {0};
@@ -54,6 +56,10 @@ static void test_names(void **state)
 	assert_string_equal(matched("AddmmBackward0"), "B");
 	assert_string_equal(matched("AddmmBackward"), "B");
 	assert_string_equal(matched("MyFunctionBackward"), "F");
+	assert_string_equal(matched("AccumulateGrad"), "G");
+	assert_string_equal(matched("torch::autograd::AccumulateGrad"), "G");
+	assert_string_equal(matched("gradient accumulation"), "G");
+	assert_string_equal(matched("autograd::AccumulateGrad"), "");
 	assert_string_equal(matched("torch.Tensor.add"), "to");
 	assert_string_equal(matched("torch.Tensor.add_"), "_");
 	assert_string_equal(matched("torch.nn.functional.linear"), "l");
@@ -74,7 +80,7 @@ static void test_regex(void **state)
 	assert_string_equal(matched("^[^],]dd\\.out$"), "o");
 	assert_string_equal(matched("^torch\\.nn\\.functional\\..*"), "l");
 	assert_string_equal(matched("^torch\\.Tensor\\.add$"), "to");
-	assert_string_equal(matched(".*"), "t_omlMABFf");
+	assert_string_equal(matched(".*"), "t_omlMABFfG");
 }
 
 static void test_bad(void **state)
