@@ -42,7 +42,7 @@ static const char *const tasks[TASKS] = {[TRACE] = "trace a program",
 					 [JUDGE] = "change and judge numbers",
 					 [LOOK] = "look at a process, and help"};
 
-static const struct {
+static const struct command_entry {
 	const char *name, *about;
 	int (*run)(int argc, char **argv);
 	enum task task;
@@ -92,6 +92,14 @@ static void usage(FILE *f)
 	      f);
 }
 
+static const struct command_entry *command_find(const char *name)
+{
+	for (int i = 0; i < NCOMMANDS; i++)
+		if (!strcmp(name, commands[i].name))
+			return &commands[i];
+	return NULL;
+}
+
 static int no_command(const char *name)
 {
 	struct err e = {0};
@@ -139,19 +147,25 @@ static void complete(const struct command *c, void *arg)
 		complete_pid(x->words[x->n - 1]);
 }
 
+static int command_help(const struct command_entry *c)
+{
+	char name[16], help[] = "--help";
+	snprintf(name, sizeof(name), "%s", c->name);
+	return c->run(2, (char *[]){name, help, NULL});
+}
+
 /* ditrace --complete WORD...: the last word of a command line, for the shells (completion/). */
 static int complete_line(int n, char **words)
 {
 	struct completion x = {.n = n - 1, .words = words + 1};
-	char help[] = "--help";
-	for (int i = 0; n && i < NCOMMANDS; i++) {
-		if (n == 1 && !strncmp(commands[i].name, words[0], strlen(words[0])))
-			printf("%s\t%s\n", commands[i].name, commands[i].about);
-		if (n == 1 || strcmp(commands[i].name, words[0]) != 0)
-			continue;
+	const struct command_entry *c = n > 1 ? command_find(words[0]) : NULL;
+	if (c) {
 		options_describe(complete, &x);
-		return commands[i].run(2, (char *[]){words[0], help, NULL});
+		return command_help(c);
 	}
+	for (int i = 0; n == 1 && i < NCOMMANDS; i++)
+		if (!strncmp(commands[i].name, words[0], strlen(words[0])))
+			printf("%s\t%s\n", commands[i].name, commands[i].about);
 	if (n == 1 && words[0][0] == '-')
 		puts("--help\tthe commands\n--version\tthe version");
 	return EXIT_GOOD;
@@ -160,12 +174,9 @@ static int complete_line(int n, char **words)
 /* ditrace help [COMMAND] */
 static int help_of(const char *name)
 {
-	char help[] = "--help";
-	for (int i = 0; name && i < NCOMMANDS; i++)
-		if (!strcmp(name, commands[i].name))
-			return commands[i].run(2, (char *[]){(char *)(uintptr_t)name, help, NULL});
+	const struct command_entry *c = name ? command_find(name) : NULL;
 	if (name)
-		return no_command(name);
+		return c ? command_help(c) : no_command(name);
 	usage(stdout);
 	return EXIT_GOOD;
 }
@@ -201,9 +212,9 @@ int main(int argc, char **argv)
 	}
 	if (name && !strcmp(name, "--complete"))
 		return complete_line(argc - 2, argv + 2);
-	for (int i = 0; name && i < NCOMMANDS; i++)
-		if (!strcmp(name, commands[i].name))
-			return run_command(commands[i].run, commands[i].files, argc - 1, argv + 1);
+	const struct command_entry *c = name ? command_find(name) : NULL;
+	if (c)
+		return run_command(c->run, c->files, argc - 1, argv + 1);
 	if (!name && !screen_check(NULL))
 		return run_command(cmd_processes, TRACING, argc, argv);
 	if (!name) {

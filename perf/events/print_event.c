@@ -10,11 +10,6 @@
 #include "base/text.h"
 #include "symbolizer/event/names.h"
 
-const char *op_text(const char *op)
-{
-	return op_accumulates(op) ? "gradient accumulation" : op;
-}
-
 const char *where_unknown(const char *op, int phase)
 {
 	if (op && op_accumulates(op))

@@ -88,10 +88,6 @@ const char *where_unknown(const char *op, int phase);
 const char *where_text(char *out, size_t size, const struct py_frame *frame, const char *op,
 		       int phase, const struct file_names *files);
 
-/* How people are shown an op of this name: autograd's AccumulateGrad as "gradient accumulation",
- * any other by its name. */
-const char *op_text(const char *op);
-
 /* "gradient accumulation of layers.0.weight". Returns out. */
 const char *parameter_text(char *out, size_t size, const char *parameter);
 

@@ -279,8 +279,8 @@ struct cached_insn {
 /* An open hash table, by the first KEY fixed bytes, or all of them if fewer. A slot has bits of the
  * hash above, so that entries of others, which lie all over memory, are seldom touched. */
 struct insn_cache {
-	uint8_t
-	    sizes[UINT8_MAX + 1]; /* by an instruction's first byte: bit n - 1: keys of n bytes */
+	/* By an instruction's first byte; bit n - 1: there are keys of n bytes. */
+	uint8_t sizes[UINT8_MAX + 1];
 	uint32_t n;
 	uint32_t slot[SLOTS]; /* tag << 16 | index in entry + 1; 0: empty */
 	struct cached_insn entry[ENTRIES];
@@ -390,5 +390,5 @@ void insn_cache_add(struct insn_cache *c, const uint8_t *code, uint64_t at, unsi
 	while (c->slot[s])
 		s = (s + 1) % SLOTS;
 	c->slot[s] = insn_tag(hash) | ++c->n;
-	c->sizes[*code] |= (uint8_t)(1 << (size - 1));
+	c->sizes[*code] |= (uint8_t)(1 << size >> 1);
 }

@@ -84,6 +84,11 @@ bool op_accumulates(const char *name)
 	return n >= len && !strcmp(name + n - len, accumulates);
 }
 
+const char *op_text(const char *op)
+{
+	return op_accumulates(op) ? "gradient accumulation" : op;
+}
+
 bool event_is_compilation(const struct op_event *ev)
 {
 	static const char prefix[] = "dynamo::compile_";

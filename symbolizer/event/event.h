@@ -346,6 +346,10 @@ extern const char mark_block_text[31];
  * where_stack has that (struct py_stack). */
 bool op_accumulates(const char *name);
 
+/* How people are shown an op of this name: that node as "gradient accumulation", any other by its
+ * name. */
+const char *op_text(const char *op);
+
 /* Whether the frame is of torch/utils/checkpoint.py. */
 bool py_frame_is_checkpoint(const struct py_frame *f);
 

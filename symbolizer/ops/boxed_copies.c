@@ -83,7 +83,9 @@ void ops_each_displacement(const uint8_t *code, size_t size, uint64_t vaddr, uin
 		const uint32_t want = (uint32_t)(target - (vaddr + at + WORD));
 		const bool whole = size - at >= BLOCK + WORD;
 		const size_t n = whole ? BLOCK : size - at - WORD + 1;
-		for (uint32_t i = 0; i < n && (!whole || i || block_has(code + at, want)); i++) {
+		if (whole && !block_has(code + at, want))
+			continue;
+		for (uint32_t i = 0; i < n; i++) {
 			uint32_t word;
 			memcpy(&word, code + at + i, sizeof(word));
 			if (word == want - i && fn(vaddr + at + i + WORD, arg))

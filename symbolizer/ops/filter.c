@@ -58,7 +58,7 @@ static bool matches_node(const char *item, const char *name)
 {
 	static const char space[] = "torch::autograd::";
 	const size_t n = strlen(item), len = sizeof(space) - 1;
-	if (op_accumulates(name) && !strcmp(item, "gradient accumulation")) /* as tables have it */
+	if (!strcmp(item, op_text(name)))
 		return true;
 	if (!strncmp(name, space, len) && strncmp(item, space, len))
 		name += len;

@@ -10,17 +10,13 @@ import sqlite3
 import sys
 
 import chrome_trace
+from jsonl import shown
 
 folder = sys.argv[1]
 
 
 def no_constant(word):
     raise ValueError("not JSON: " + word)
-
-
-def shown(op):
-    """As graphs name it."""
-    return "gradient accumulation" if op.endswith("AccumulateGrad") else op
 
 
 def read_json(name):

@@ -9,6 +9,8 @@ import re
 import sqlite3
 import sys
 
+from jsonl import shown
+
 folder = sys.argv[1]
 
 
@@ -52,8 +54,7 @@ assert any("train_step" in n for s in nodes for n in s), "a backward node stands
 events = sorted(map(json.loads, read("events").splitlines()), key=lambda e: e["start_ns"])
 events = [e for e in events if not e["op"].startswith("profiler::_record_function")]
 for e in events:
-    if e["op"].endswith("AccumulateGrad"):
-        e["op"] = "gradient accumulation"
+    e["op"] = shown(e["op"])
 steps = {b[0]: b for b in data["steps"]["bars"]}
 with contextlib.closing(sqlite3.connect(os.path.join(folder, "db"))) as db:
     (origin,) = db.execute("SELECT value FROM meta WHERE key = 'origin_ns'").fetchone()

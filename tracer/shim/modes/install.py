@@ -97,8 +97,8 @@ def change_nothing():
     """From now on."""
     end()
     end_threads()
+    quietly(end_functions)  # which may have wrapped what questions put there
     end_questions()
-    quietly(end_functions)
 
 
 def leave_all():
