@@ -335,8 +335,12 @@ const struct op_inlined *op_table_inlined(struct op_table *t);
  * index; else -1. */
 int op_table_call_boxed(struct op_table *t, uint64_t vaddr);
 
-/* The sites of callBoxed in file number `file` (OPS_CPU ...), as above. */
-size_t op_table_call_boxed_sites(struct op_table *t, unsigned file, struct probe_site *out);
+/* The sites of callBoxed in file number `file` (OPS_CPU ...), as above; 0, too, where the file does
+ * not define it (op_table_call_boxed_is_in). */
+size_t op_table_call_boxed_sites(struct op_table *t, unsigned file, bool jumps,
+				 struct probe_site *out);
+
+bool op_table_call_boxed_is_in(const struct op_table *t, unsigned file);
 
 /* Kernels for CPUs that inductor, the compiler of torch.compile, generates. Each is a library of
  * its own, an extension module of Python with one function (torch/_inductor/codecache.py,

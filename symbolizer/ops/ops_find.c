@@ -220,12 +220,11 @@ size_t op_table_boxed_sites(struct op_table *t, uint64_t vaddr, bool jumps, stru
 }
 
 /* The handle and the stack are one register later than for the std::function, because of `this`. */
-static void shift_arguments(struct op_plan *p)
+static void pass_this(struct op_plan *p)
 {
-	if (p->read[BOXED_DATA].a)
-		return; /* already done, for another process with the same library */
-	for (unsigned i = 0; i < p->nentry + p->nexit; i++)
-		p->read[i].a++;
+	p->flags |= PLAN_MOVED;
+	for (unsigned i = 0; i < ARCH_INT_ARGS - 1; i++)
+		p->arg_reg[i] = arch_int_arg[i + 1];
 }
 
 int op_table_call_boxed(struct op_table *t, uint64_t vaddr)
@@ -236,18 +235,24 @@ int op_table_call_boxed(struct op_table *t, uint64_t vaddr)
 	uint32_t op = boxed_op(t);
 	if (op == t->n || !target || target != ops_call_boxed(f))
 		return -1;
-	shift_arguments(&t->plans[op]);
+	pass_this(&t->plans[op]);
 	return (int)op;
 }
 
-size_t op_table_call_boxed_sites(struct op_table *t, unsigned file, struct probe_site *out)
+bool op_table_call_boxed_is_in(const struct op_table *t, unsigned file)
+{
+	return t->elf[file] && ops_call_boxed(t->elf[file]);
+}
+
+size_t op_table_call_boxed_sites(struct op_table *t, unsigned file, bool jumps,
+				 struct probe_site *out)
 {
 	struct callees *c;
 	struct elf_file *f = t->elf[file];
 	uint64_t at = f ? ops_call_boxed(f) : 0;
 	if (!at || callees_open(f, &c))
 		return 0;
-	size_t n = find_sites(f, c, at, boxed_op(t), false, out);
+	size_t n = find_sites(f, c, at, boxed_op(t), jumps, out);
 	callees_close(c);
 	elf_file_drop(f);
 	return n;

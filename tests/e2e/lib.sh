@@ -283,9 +283,20 @@ family() {
 	for p in $(cat "/proc/$1/task/"*/children 2>/dev/null); do family "$p"; done
 }
 
+# has_line FILE REGEX: whether it has such a line; of a short file without a process of its own
+has_line() {
+	local line lines=()
+	[ -r "$1" ] && mapfile -tn 300 lines <"$1"
+	[ ${#lines[@]} -lt 300 ] || { grep -qE -e "$2" "$1"; return; }
+	for line in "${lines[@]}"; do
+		if [[ $line =~ $2 ]]; then return 0; fi
+	done
+	return 1
+}
+
 # wait_line FILE REGEX: wait until the file has such a line; in vain, what all do that could have written it
 wait_line() {
-	before_long grep -qsE -e "$2" "$1" && return 0
+	before_long has_line "$1" "$2" && return 0
 	echo "waited for '$2' in $1 in vain"
 	tail -n 5 "$1"
 	[ ! -s "$1.err" ] || tail -n 20 "$1.err"

@@ -119,6 +119,8 @@ struct session {
 	size_t cpu_sites, python_sites, c10_sites;
 	size_t boxed_site; /* of OPS_CPU, for jumps: the first of 1 + EXITS_MAX of boxed calls,
 			      without windows until they are found */
+	struct probe_site boxed_python[1 + EXITS_MAX]; /* the same, of OPS_PYTHON */
+	size_t nboxed_python;
 	struct session_kernel *kernels;
 	size_t nkernels, kernels_room;
 	struct filter ops_filter, not_filter;

@@ -93,7 +93,7 @@ static void place_boxed(struct session *s, struct proc *p, uint64_t at)
 	for (unsigned file = 0; file < OPS_FILES; file++) {
 		size_t n = file == OPS_CPU ? own : 0;
 		if (changed >= 0)
-			n = op_table_call_boxed_sites(s->ops, file, sites);
+			n = op_table_call_boxed_sites(s->ops, file, false, sites);
 		/* Probe parseSchema, too: an operator called this way may be gone when its call is
 		 * decoded. */
 		if (file == OPS_CPU && s->ops->schema_off)
@@ -145,6 +145,21 @@ static void probe_inlined(struct session *s, struct proc *p)
 	maps_free(&maps);
 }
 
+/* The same where the function at `vaddr` only jumps to Dispatcher::callBoxed. Of the libraries that
+ * define that, the dynamic linker has chosen one; so each must have places. */
+static int find_call_boxed(struct session *s, uint64_t vaddr, struct probe_site *first)
+{
+	const int op = op_table_call_boxed(s->ops, vaddr);
+	if (op < 0 || !op_table_call_boxed_sites(s->ops, OPS_CPU, true, first))
+		return -ENOTSUP;
+	s->nboxed_python = op_table_call_boxed_sites(s->ops, OPS_PYTHON, true, s->boxed_python);
+	if (!s->nboxed_python && op_table_call_boxed_is_in(s->ops, OPS_PYTHON)) {
+		first->len = 0;
+		return -ENOTSUP;
+	}
+	return s->engine->set_plans(s->engine, (uint32_t)op, &s->ops->plans[op], 1, NULL);
+}
+
 int session_find_boxed(struct session *s, const struct proc *p)
 {
 	struct probe_site *first = &s->sites[s->boxed_site];
@@ -154,7 +169,7 @@ int session_find_boxed(struct session *s, const struct proc *p)
 	if (!at)
 		return -EAGAIN;
 	at -= p->target->bias[OPS_CPU];
-	return op_table_boxed_sites(s->ops, at, true, first) ? 0 : -ENOTSUP;
+	return op_table_boxed_sites(s->ops, at, true, first) ? 0 : find_call_boxed(s, at, first);
 }
 
 static int jump_at_boxed(struct session *s, struct proc *p)
@@ -168,8 +183,11 @@ static int jump_at_boxed(struct session *s, struct proc *p)
 	if (maps_read(p->target->pid, &maps, NULL))
 		return -ESRCH;
 	libraries_find(&maps, &l);
-	int r =
-	    session_probe_library(s, (uint16_t)(p - s->procs), &l, OPS_CPU, first, n, true, NULL);
+	const uint16_t index = (uint16_t)(p - s->procs);
+	int r = session_probe_library(s, index, &l, OPS_CPU, first, n, true, NULL);
+	r = r ? r
+	      : session_probe_library(s, index, &l, OPS_PYTHON, s->boxed_python, s->nboxed_python,
+				      true, NULL);
 	maps_free(&maps);
 	return r;
 }

@@ -141,6 +141,9 @@ static int probe_process(struct session *s, struct proc *p, const struct librari
 				      s->sites + s->cpu_sites + s->python_sites, s->c10_sites,
 				      false, e);
 	p->boxed = s->engine->observes && !session_find_boxed(s, p);
+	r = r ? r
+	      : session_probe_library(s, index, l, OPS_PYTHON, s->boxed_python, s->nboxed_python,
+				      false, e);
 	r = r ? r : session_probe_library(s, index, l, OPS_CPU, s->sites, s->cpu_sites, false, e);
 	return r ? r
 		 : session_probe_library(s, index, l, OPS_PYTHON, s->sites + s->cpu_sites,

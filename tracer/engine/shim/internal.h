@@ -32,6 +32,8 @@ struct shim_self {
 };
 
 /* A process that has the library and has connected, or is expected to. */
+enum { SHIM_BESIDE = 2 }; /* libc10, and libtorch_python for boxed calls */
+
 struct inside {
 	struct inside *next;
 	pid_t pid;
@@ -49,7 +51,8 @@ struct inside {
 	unsigned nnear;		  /* so many of its struct shim_near are known: */
 	struct jump_pool near[SHIM_NEAR];
 	struct probe_file file;			/* what to trace there; elf NULL: without jumps */
-	struct probe_file beside;		/* the same of another library */
+	struct probe_file beside[SHIM_BESIDE];	/* the same of other libraries, */
+	unsigned nbeside;			/* so many */
 	struct sums_reader *sums[SHIM_THREADS]; /* NULL: nothing was summed up there yet */
 	struct brief *brief[SHIM_THREADS];	/* NULL: nothing was read there yet */
 	bool pids_known, other_pids;		/* it has PIDs of its own */

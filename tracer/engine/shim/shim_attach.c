@@ -130,8 +130,8 @@ int shim_attach(struct engine *g, pid_t pid, uint16_t proc, const struct probe_f
 	for (size_t k = 0; k < file->nsites; k++)
 		if (file->sites[k].kind == SITE_CODE_FREED && i->share)
 			i->share->code_freed = 1;
-	if (!i->share && file->nsites && file->sites[0].len)
-		i->beside = *file;
+	if (!i->share && file->nsites && file->sites[0].len && i->nbeside < SHIM_BESIDE)
+		i->beside[i->nbeside++] = *file;
 	if (i->share || !file->nsites || file->sites[0].kind != SITE_OBSERVED)
 		return 0;
 	r = inside_share(i);
@@ -153,7 +153,8 @@ void shim_detach(struct engine *g, uint16_t proc)
 	for (struct inside *i = shim_of(g)->all; i; i = i->next)
 		if (i->share && (proc == ENGINE_ALL_PROCS || i->proc == proc)) {
 			i->share->on = 0;
-			i->file.elf = i->beside.elf = NULL;
+			i->file.elf = NULL;
+			i->nbeside = 0;
 			if (shim_of(g)->jumps)
 				jumps_remove(shim_of(g)->jumps, i->pid);
 		}

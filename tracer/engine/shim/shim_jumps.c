@@ -233,36 +233,62 @@ static void choose(const struct engine_shim *m, const struct inside *i, const st
 			c->of[c->n++] = &f->sites[k];
 }
 
-/* Those of libc10 have a pool of their own where that of libtorch_cpu is too far. Returns for how
+/* What lacks one of its jumps, in either library, records nothing. */
+static void forget(const struct inside *i, const struct chosen *c)
+{
+	for (uint32_t k = 0; k < c->n; k++)
+		i->share->jumped[c->of[k]->op] = 0;
+}
+
+/* Other libraries have a pool of their own where that of libtorch_cpu is too far. Returns for how
  * many there is no room. */
 static uint32_t write_beside(struct engine_shim *m, struct inside *i, const struct chosen *c)
 {
 	struct jumps_done done = {0};
+	const uint32_t call = i->share->op[SHIM_CALL];
+	const bool lacks_call = !i->share->jumped[call];
 	const struct jump_pool *pool = c->n ? reaching(i, c->site, c->n) : NULL;
-	if (!pool || jumps_add(m->jumps, i->pid, pool, c->site, c->n, &done, NULL))
+	if (!pool || jumps_add(m->jumps, i->pid, pool, c->site, c->n, &done, NULL)) {
+		forget(i, c);
 		return c->n;
+	}
 	note_ops(m, i, c->of, c->n);
+	if (lacks_call)
+		i->share->jumped[call] = 0;
 	say_foreign(m, i->pid, done.foreign);
 	return done.no_room;
+}
+
+/* Choose those of the library number k beside; with the others where the pool reaches them. */
+static void choose_beside(const struct engine_shim *m, const struct inside *i, unsigned k,
+			  struct chosen *c, struct chosen *beside)
+{
+	choose(m, i, &i->beside[k], beside);
+	if (beside->site != c->site + c->n || !reaches_all(&i->jumps.pool, beside->site, beside->n))
+		return;
+	c->n += beside->n;
+	beside->n = 0;
 }
 
 static int write_jumps(struct engine_shim *m, struct inside *i, struct chosen *c, struct err *e)
 {
 	struct jumps_done done = {0};
+	struct chosen beside[SHIM_BESIDE];
 	choose(m, i, &i->file, c);
-	struct chosen beside = {c->site + c->n, c->of + c->n, 0};
-	choose(m, i, &i->beside, &beside);
-	const uint32_t all = c->n + beside.n;
-	if (reaches_all(&i->jumps.pool, beside.site, beside.n)) {
-		c->n = all;
-		beside.n = 0;
+	uint32_t all = c->n;
+	for (unsigned k = 0; k < i->nbeside; k++) {
+		beside[k] = (struct chosen){c->site + all, c->of + all, 0};
+		choose_beside(m, i, k, c, &beside[k]);
+		all = beside[k].n ? all + beside[k].n : c->n;
 	}
 	int r = c->n ? jumps_add(m->jumps, i->pid, &i->jumps.pool, c->site, c->n, &done, e) : 0;
 	if (r || !c->n)
 		return r;
 	note_written(m, i, c->of, c->n);
 	say_foreign(m, i->pid, done.foreign);
-	say_no_room(m, i->pid, done.no_room + write_beside(m, i, &beside), all);
+	for (unsigned k = 0; k < i->nbeside; k++)
+		done.no_room += write_beside(m, i, &beside[k]);
+	say_no_room(m, i->pid, done.no_room, all);
 	return 0;
 }
 
@@ -276,7 +302,9 @@ static int no_memory(struct err *e, const struct jumps *helper)
 
 int shim_jumps_write(struct engine_shim *m, struct inside *i, struct err *e)
 {
-	const size_t most = i->file.elf ? i->file.nsites + i->beside.nsites : 0;
+	size_t most = i->file.elf ? i->file.nsites : 0;
+	for (unsigned k = 0; most && k < i->nbeside; k++)
+		most += i->beside[k].nsites;
 	if (!most)
 		return 0;
 	if (!m->jumps || !i->jumps.pool.n)

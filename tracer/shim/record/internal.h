@@ -171,6 +171,12 @@ static inline __attribute__((always_inline)) struct unwind_frame unwind_here(voi
 	return f;
 }
 
+/* The number in enum arch_reg of the register that brings integer argument `n` of the op. */
+static inline unsigned argument_reg(const struct op_plan *p, unsigned n)
+{
+	return p->flags & PLAN_MOVED && p->arg_reg[n] < ARCH_REGS ? p->arg_reg[n] : arch_int_arg[n];
+}
+
 /* Of the shared memory's plan. The registers must have ARCH_SP. */
 static inline struct op_hit thread_hit(struct recorder_thread *t, uint32_t op, const uint64_t *regs,
 				       uint64_t now)

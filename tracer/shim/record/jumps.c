@@ -75,10 +75,10 @@ static bool is_boxed(const struct recorder_thread *t, uint32_t op)
 /* Whether the boxed call that begins, of an OperatorHandle, is of an operator that PyTorch tells no
  * observer (ATen/core/dispatch/ObservedOperators.cpp): profiler::_record_function_enter and its
  * like. The handle begins with the address of the operator, and that with its name. */
-static bool is_unobserved(const uint64_t *regs)
+static bool is_unobserved(const uint64_t *regs, const struct op_plan *plan)
 {
 	static const char prefix[] = "profiler::_record_function";
-	const uint64_t *handle = (const uint64_t *)regs[arch_int_arg[0]];
+	const uint64_t *handle = (const uint64_t *)regs[argument_reg(plan, 0)];
 	const char *const *name = (const char *const *)handle[0];
 	return !strncmp(*name, prefix, sizeof(prefix) - 1);
 }
@@ -122,10 +122,11 @@ static void enter_op(struct recorder_thread *t, const uint64_t *regs, uint32_t o
 		foresee(t->share, op);
 	/* Early, while the plan comes into the cache. */
 	uint64_t now = t->share->waits || t->turn.rests ? 0 : ticks_now(&t->ticks);
-	if (!t->share->jumped[op] || is_observed(t, &t->share->plan[op]) ||
-	    (is_boxed(t, op) && !is_unobserved(regs)))
+	const struct op_plan *plan = &t->share->plan[op];
+	if (!t->share->jumped[op] || is_observed(t, plan) ||
+	    (is_boxed(t, op) && !is_unobserved(regs, plan)))
 		return;
-	if (!thread_records(t, regs[ARCH_SP] + t->share->plan[op].entry_sp, op))
+	if (!thread_records(t, regs[ARCH_SP] + plan->entry_sp, op))
 		return;
 	thread_await_room(t);
 	if (!now)

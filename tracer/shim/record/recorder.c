@@ -97,13 +97,13 @@ static void enter(struct recorder_thread *t, enum shim_op op, const uint64_t *rf
 	struct call *kept = &t->entering;
 	*kept = *call;
 	regs[ARCH_SP] = (uint64_t)(uintptr_t)rf;
-	regs[arch_int_arg[SHIM_LOC_DATA]] = (uint64_t)(uintptr_t)kept->data;
-	regs[arch_int_arg[SHIM_LOC_VALUES]] =
+	regs[argument_reg(h.plan, SHIM_LOC_DATA)] = (uint64_t)(uintptr_t)kept->data;
+	regs[argument_reg(h.plan, SHIM_LOC_VALUES)] =
 	    op == SHIM_NODE ? (uint64_t)(uintptr_t)t->tensors : (uint64_t)(uintptr_t)kept->values;
-	regs[arch_int_arg[SHIM_LOC_COUNT]] = count;
+	regs[argument_reg(h.plan, SHIM_LOC_COUNT)] = count;
 	if (op == SHIM_FUNCTION || op == SHIM_NODE) {
-		regs[arch_int_arg[SHIM_LOC_NAME]] = (uint64_t)(uintptr_t)name;
-		regs[arch_int_arg[SHIM_LOC_NAME_LEN]] = strlen(name);
+		regs[argument_reg(h.plan, SHIM_LOC_NAME)] = (uint64_t)(uintptr_t)name;
+		regs[argument_reg(h.plan, SHIM_LOC_NAME_LEN)] = strlen(name);
 	}
 	h.native = thread_native(t, unwind_here());
 	recorder_ask_python(t);
