@@ -114,7 +114,7 @@ class Call:
     def __init__(self, capture, device="cpu", to64=False, dtype=None, noise=None, layout=None, in_grad=False, reference=False,
                  given=None):
         self.capture, self.device, self.to64, self.dtype, self.noise = capture, device, to64, dtype, noise
-        self.function = PORTABLE.get(capture.base, capture.function) if reference else capture.function
+        self.function = PORTABLE.get(capture.base, capture.call) if reference else capture.call
         self.with_grad = in_grad or capture.differentiable
         self.layout = layout  # a function that gives a tensor another
         self.copies, self.leaves, self.results = {}, [], None

@@ -20,6 +20,7 @@ from ditrace_runner.functions import (
     VARIADIC,
     base_name,
     draws_inside,
+    operator_behind,
     schema_of,
     schemas_of,
 )
@@ -127,11 +128,27 @@ class Capture:
         if schema is not None and not schema.returns and any(is_written(a) for a in schema.arguments):
             self.changes_inputs = True
 
+    def call(self, *args, **kwargs):
+        """A function in C refuses arguments before it computes. Those of an operator's call that it does not take, such as the
+        layout of a sparse tensor, the operator takes."""
+        try:
+            return self.function(*args, **kwargs)
+        except TypeError as e:
+            operator = operator_behind(self.name, self.function)
+            if operator is None:
+                raise
+            try:
+                result = operator(*args, **kwargs)
+            except (RuntimeError, TypeError):
+                raise e from None
+        self.function = operator
+        return result
+
     def written(self, args, kwargs):
-        """What an op that returns nothing has written to: by name where the schema tells, else the first argument."""
+        """What an op that returns nothing has written to: by name where the schema tells, else out, or the first argument."""
         schema = schema_of(self.function)
         if schema is None:
-            return args[0]
+            return {"out": kwargs["out"]} if self.has_out else args[0]
         named = {a.name: args[i] if i < len(args) else kwargs.get(a.name) for i, a in enumerate(schema.arguments)
                  if is_written(a)}
         return named or args[0]

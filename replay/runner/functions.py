@@ -91,15 +91,26 @@ FOREIGN = set("""prim static_runtime profiler inductor c10d c10d_functional _c10
 FILE_WORDS = re.compile(r"(?<!pro)file|path|folder|directory|^fname|(^|_)(dir|url|uri)s?(_|$)", re.IGNORECASE)
 
 
+def operator_name(name):
+    """"add" of torch.Tensor.add, "fft_rfft" of torch.fft.rfft."""
+    parts = name.split(".")
+    prefix = parts[1] + "_" if parts[0] == "torch" and len(parts) == 3 and parts[1] in ("linalg", "fft", "special") else ""
+    return prefix + base_name(name)
+
+
+def operator_behind(name, function):
+    """The operator that a function in C is named after; None: it is no such function, or there is none."""
+    in_c = type(function).__name__ in ("builtin_function_or_method", "method_descriptor")
+    return getattr(torch.ops.aten, operator_name(name), None) if in_c else None
+
+
 def schemas_of(name):
     """The schemas of the operators that a name may stand for."""
     if "::" in name:
         qualified, _, overload = name.partition(".")
     else:
         parts = name.split(".")
-        namespace = namespace_of(name) or "aten"
-        prefix = parts[1] + "_" if parts[0] == "torch" and len(parts) == 3 and parts[1] in ("linalg", "fft", "special") else ""
-        qualified = f"{namespace}::{prefix}{base_name(name)}"
+        qualified = f"{namespace_of(name) or 'aten'}::{operator_name(name)}"
         overload = parts[4] if parts[:2] == ["torch", "ops"] and len(parts) > 4 else ""
     found = torch._C._jit_get_schemas_for_operator(qualified)
     exact = [s for s in found if s.overload_name == ("" if overload == "default" else overload)] if overload else []

@@ -14,7 +14,8 @@ def describe(x):
     if isinstance(x, torch.Tensor):
         return {"device": getattr(x, LOCATIONS, str(x.device)), "dtype": str(x.dtype)[6:], "numel": x.numel(),
                 "shape": str(tuple(x.shape)), "stride": tuple(x.stride()) if x.layout == torch.strided else None,
-                "requires_grad": x.requires_grad, "layout": str(x.layout), "data_ptr": x.data_ptr() if x.device.type != "lazy" else 0}
+                "requires_grad": x.requires_grad, "layout": str(x.layout),
+                "data_ptr": x.data_ptr() if x.layout == torch.strided and x.device.type != "lazy" else 0}
     if isinstance(x, dict):
         return {k: describe(v) for k, v in x.items()}
     if isinstance(x, (tuple, list)) and not isinstance(x, torch.Size):
@@ -43,7 +44,7 @@ def measure(capture, request, talk):
         synchronize(device)
         with torch.set_grad_enabled(c.differentiable):
             start = time.perf_counter_ns()
-            r = c.function(*args, **kwargs)
+            r = c.call(*args, **kwargs)
             synchronize(device)
             forward.append(time.perf_counter_ns() - start)
         call.results = c.written(args, kwargs) if r is None and c.changes_inputs else r

@@ -61,12 +61,16 @@ replays() {
 
 	of_first_torch && choices || skip "what does not depend on PyTorch: make test-long"
 
-	attached -o "$T/data" --capture="$T/other_arguments" --when 'not "at_word.py" in file' --ops to.dtype,to.dtype_layout,to.device,slice_scatter,view.dtype,embedding_bag.padding_idx,addmm,contiguous,_make_dual,relu_,elu_ -- \
+	attached -o "$T/data" --capture="$T/other_arguments" --when 'not "at_word.py" in file' --ops to.dtype,to.dtype_layout,to.device,slice_scatter,view.dtype,embedding_bag.padding_idx,addmm,contiguous,_make_dual,relu_,elu_,sparse_coo_tensor,split_with_sizes_copy -- \
 		replay/other_arguments.py
 	"${replay[@]}" "$T/other_arguments" >"$T/text" 2>&1
-	like "what Python passes by keyword, and what it must not leave out" "$T/text" '^16 op calls, 2 not compared; 17 tensors right, 3 not judged$'
+	like "what Python passes by keyword, and what it must not leave out" "$T/text" '^21 op calls, 2 not compared; 22 tensors right, 4 not judged$'
 	like "what has no numbers is told" "$T/text" '^  not compared: 1: its tensors are of the meta device'
 	like "and what only the program has" "$T/text" '^  not compared: 1: it belongs to a level of forward-mode'
+	"${replay[@]}" --of captured --ops split_with_sizes_copy "$T/other_arguments" >"$T/text" 2>&1
+	like "what a function has written to its out, in a capture" "$T/text" '^1 op calls; 2 tensors right$'
+	(cd "$T" && "${replay[@]}" --sync-time-measure --ops sparse_coo_tensor other_arguments) >"$T/text" 2>&1
+	is "a sparse result has times" $? 0
 	"${replay[@]}" --ops view --dtype float64 "$T/other_arguments" >"$T/text" 2>&1
 	like "a view of bits has none in another dtype" "$T/text" '^1 op calls, 1 not compared; 0 tensors right$'
 	like "and why not is told" "$T/text" '^  not compared: 1: it shows the bits of its input'

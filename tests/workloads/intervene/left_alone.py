@@ -42,6 +42,7 @@ freed = torch.ones(3)[1:]
 show("freed", torch.zeros_like(freed))
 show("view", x.reshape(4))
 show("asks for itself again", torch.meshgrid(x[0], x[1], indexing="ij")[1])
+show("asked whether it is a view", x.t()._is_view())
 show("factory", torch.ones_like(x))
 rows = torch.nn.Embedding.from_pretrained(torch.ones(3, 2), freeze=False, sparse=True)
 rows(torch.tensor([1, 2])).sum().backward()

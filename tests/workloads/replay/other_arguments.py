@@ -24,5 +24,7 @@ torch.ones(3, 5, requires_grad=True)[:, :4].contiguous().sum().backward()  # of 
 y = torch.ones(3, requires_grad=True)
 (torch.relu_(-y) + torch.nn.functional.elu_(-y)).sum().backward()  # names that functions have in torch.nn.functional alone
 torch.ones(2, 3, device="meta").t().contiguous()
+torch.sparse_coo_tensor(torch.tensor([[0, 1], [2, 0]]), torch.ones(2), (2, 3))  # the operator takes its layout, too
+torch.split_with_sizes_copy(x, [1, 3], 2, out=[torch.empty(2, 3, 1), torch.empty(2, 3, 3)])  # returns nothing
 with forward_ad.dual_level():
     forward_ad.make_dual(x, x)

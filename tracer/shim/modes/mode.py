@@ -10,7 +10,7 @@ from ditrace_modes.link import LINK
 from ditrace_modes.names import with_names
 from ditrace_modes.plan import Plan
 from ditrace_modes.wrapped import bind_late
-from ditrace_runner.functions import FOREIGN, MARKS, base_name, namespace_of
+from ditrace_runner.functions import DUALS, FOREIGN, MARKS, base_name, namespace_of
 
 # Functions that tell of a tensor, arrange for gradients, or move data: nothing is computed.
 NOT_COMPUTED = set("""size dim ndimension stride numel nelement element_size is_contiguous is_floating_point is_complex
@@ -26,7 +26,7 @@ NOT_COMPUTED = set("""size dim ndimension stride numel nelement element_size is_
     col_indices dense_dim sparse_dim to_mkldnn is_coalesced q_scale q_zero_point qscheme is_set_to is_alias_of
     _is_zerotensor _has_same_storage_numel _has_compatible_shallow_copy_type _use_cudnn_ctc_loss
     _use_cudnn_rnn_flatten_weight cudnn_is_acceptable _version is_leaf output_nr sym_size sym_stride sym_numel
-    sym_storage_offset sym_is_contiguous""".split())
+    sym_storage_offset sym_is_contiguous _is_view""".split())
 ARITHMETIC = set("""rsub pow rpow div rdiv truediv rtruediv floordiv rfloordiv matmul rmatmul mod rmod ipow idiv
     itruediv ifloordiv imod lshift rlshift rshift rrshift""".split())
 
@@ -117,7 +117,7 @@ def wanted_of(func):
     if name is None:
         return None
     base = base_name(name)
-    if base in NOT_COMPUTED:
+    if base in NOT_COMPUTED or base in DUALS:
         return None
     answer = LINK.ask(event="name", name=name, base=base)
     return Plan(func, name, answer["features"], answer["when"], answer["casts"]) if answer["features"] else None
