@@ -59,6 +59,10 @@ if hasattr(torch, "vmap"):
     torch.distributed.destroy_process_group()
 
 
+show("operators of torch.ops", torch.ops.aten.hardtanh.default(x))
+show("by name", torch.ops.aten.ceil(x))
+
+
 @torch.jit.script
 def scripted(a):
     return torch.tanh(a) * 2

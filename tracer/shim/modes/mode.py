@@ -27,6 +27,8 @@ NOT_COMPUTED = set("""size dim ndimension stride numel nelement element_size is_
     _is_zerotensor _has_same_storage_numel _has_compatible_shallow_copy_type _use_cudnn_ctc_loss
     _use_cudnn_rnn_flatten_weight cudnn_is_acceptable _version is_leaf output_nr sym_size sym_stride sym_numel
     sym_storage_offset sym_is_contiguous _is_view""".split())
+# As the program calls them itself; exported modules call nothing else.
+OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 ARITHMETIC = set("""rsub pow rpow div rdiv truediv rtruediv floordiv rfloordiv matmul rmatmul mod rmod ipow idiv
     itruediv ifloordiv imod lshift rlshift rshift rrshift""".split())
 
@@ -53,7 +55,7 @@ def why_alone(plan):
     """Why an operator is called as it is, whatever was asked for; None: it need not be."""
     if is_higher(plan.func):
         return "runs functions that it is given"
-    space = namespace_of(plan.name) if LEVEL.is_aten else ""
+    space = namespace_of(plan.name)
     if space in MARKS:
         return "marks a place in the program"
     # Another call of one that talks to other processes would wait for calls that these never make.
@@ -105,6 +107,8 @@ def name_of(func):
     if LEVEL.is_aten:
         schema = func._schema
         return schema.name + ("." + schema.overload_name if schema.overload_name else "")
+    if isinstance(func, OPERATORS):
+        return f"torch.ops.{func}"
     name = own_name(func, functions.resolve_name(func))
     if name is None and getattr(func, "__name__", "").startswith("_foreach_"):  # PyTorch 1 names it
         name = "torch." + func.__name__
@@ -117,7 +121,7 @@ def wanted_of(func):
     if name is None:
         return None
     base = base_name(name)
-    if base in NOT_COMPUTED or base in DUALS:
+    if base in NOT_COMPUTED or base in DUALS or (namespace_of(name) in MARKS and not LEVEL.is_aten):
         return None
     answer = LINK.ask(event="name", name=name, base=base)
     return Plan(func, name, answer["features"], answer["when"], answer["casts"]) if answer["features"] else None
