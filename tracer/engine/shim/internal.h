@@ -31,9 +31,9 @@ struct shim_self {
 	uint32_t self, outer;
 };
 
-/* A process that has the library and has connected, or is expected to. */
 enum { SHIM_BESIDE = 2 }; /* libc10, and libtorch_python for boxed calls */
 
+/* A process that has the library and has connected, or is expected to. */
 struct inside {
 	struct inside *next;
 	pid_t pid;
