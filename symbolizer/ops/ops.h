@@ -336,10 +336,11 @@ const struct op_inlined *op_table_inlined(struct op_table *t);
 int op_table_call_boxed(struct op_table *t, uint64_t vaddr);
 
 /* The sites of callBoxed in file number `file` (OPS_CPU ...), as above; 0, too, where the file does
- * not define it (op_table_call_boxed_is_in). */
+ * not define it. */
 size_t op_table_call_boxed_sites(struct op_table *t, unsigned file, bool jumps,
 				 struct probe_site *out);
 
+/* Whether that file defines it; false, too, if there is no such file. */
 bool op_table_call_boxed_is_in(const struct op_table *t, unsigned file);
 
 /* Kernels for CPUs that inductor, the compiler of torch.compile, generates. Each is a library of

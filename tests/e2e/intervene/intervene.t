@@ -53,6 +53,11 @@ half() {
 	like "that the CPU cannot compute" "$T/err" "^ {0,8}1 .*  torch.nn.functional.linear( |$)"
 }
 
+own_operator() {
+	ditraced --fallback-all -- intervene/own_store.py
+	like "an operator of the program's own writes to its argument, by name or overload" "$T/out" '^\[\[1.0\], \[2.0\]\] \[\[3.0\], \[4.0\]\]$'
+}
+
 # its tensors have no version counters, which otherwise show what a call has changed
 inference() {
 	ditraced --fallback add,mul_ -- intervene/inference.py
@@ -122,6 +127,7 @@ intervene() {
 	lists
 	faults
 	half
+	own_operator
 	inference
 	casts
 	applied

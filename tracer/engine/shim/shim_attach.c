@@ -110,9 +110,23 @@ static int jump_late(struct engine_shim *m, struct inside *i, const struct probe
 		     struct err *e)
 {
 	int r = shim_jumps_late(m, i, file, e);
-	if (r && file->nsites && file->sites[0].op == i->share->op[SHIM_CALL])
+	if (r && file->nsites && file->sites[0].op == i->share->op[SHIM_CALL]) {
+		i->share->jumped[file->sites[0].op] = 0;
 		i->no_blocks = true;
+	}
 	return r;
+}
+
+/* Of a library once, however often the process is tried. */
+static void keep_beside(struct inside *i, const struct probe_file *file)
+{
+	unsigned k = 0;
+	while (k < i->nbeside && i->beside[k].elf != file->elf)
+		k++;
+	if (k == SHIM_BESIDE)
+		return;
+	i->beside[k] = *file;
+	i->nbeside += k == i->nbeside;
 }
 
 int shim_attach(struct engine *g, pid_t pid, uint16_t proc, const struct probe_file *file,
@@ -130,8 +144,8 @@ int shim_attach(struct engine *g, pid_t pid, uint16_t proc, const struct probe_f
 	for (size_t k = 0; k < file->nsites; k++)
 		if (file->sites[k].kind == SITE_CODE_FREED && i->share)
 			i->share->code_freed = 1;
-	if (!i->share && file->nsites && file->sites[0].len && i->nbeside < SHIM_BESIDE)
-		i->beside[i->nbeside++] = *file;
+	if (!i->share && file->nsites && file->sites[0].len)
+		keep_beside(i, file);
 	if (i->share || !file->nsites || file->sites[0].kind != SITE_OBSERVED)
 		return 0;
 	r = inside_share(i);

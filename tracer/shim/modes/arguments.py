@@ -5,12 +5,19 @@ import torch
 
 from ditrace_modes.calls import Unchanged
 from ditrace_modes.level import LEVEL
+from ditrace_modes.names import OPERATORS
 from ditrace_modes.native import tensors_in
 
 
 def arguments_of(func):
-    """Of an operator; none of a function."""
-    return func._schema.arguments if hasattr(func, "_schema") else []
+    """Of an operator; none of a function. Of one without the name of an overload, those of an overload that writes to what
+    comes by place, else of the first."""
+    if hasattr(func, "_schema"):
+        return func._schema.arguments
+    if not isinstance(func, OPERATORS):
+        return []
+    found = [getattr(func, name)._schema.arguments for name in func.overloads()]
+    return next((a for a in found if any(is_written(x) and not x.kwarg_only for x in a)), found[0] if found else [])
 
 
 def how_written(func, base):
@@ -78,6 +85,9 @@ def fact(x):
 
 
 def parameters_of(func):
+    """Python's; of an operator none are known to Python."""
+    if isinstance(func, OPERATORS):
+        return {}
     try:
         return inspect.signature(func).parameters
     except (TypeError, ValueError):
@@ -93,7 +103,8 @@ def named_arguments(plan, args, kwargs):
 
 
 def names_of(plan, names, n):
-    """Of the arguments that are given by place: Python's, else those of the operator of that name."""
+    """Of the arguments that are given by place: Python's, else the operator's, else those of the operator of that name."""
+    names = names or [a.name for a in arguments_of(plan.func)]
     if not names:
         for schema in torch._C._jit_get_schemas_for_operator("aten::" + plan.base):
             if len(schema.arguments) >= n:

@@ -7,7 +7,7 @@ import torch.overrides as functions
 from ditrace_modes.compare import BEYOND, how_quick, never_compared
 from ditrace_modes.level import LEVEL
 from ditrace_modes.link import LINK
-from ditrace_modes.names import with_names
+from ditrace_modes.names import OPERATORS, with_names
 from ditrace_modes.plan import Plan
 from ditrace_modes.wrapped import bind_late
 from ditrace_runner.functions import DUALS, FOREIGN, MARKS, base_name, namespace_of
@@ -27,8 +27,6 @@ NOT_COMPUTED = set("""size dim ndimension stride numel nelement element_size is_
     _is_zerotensor _has_same_storage_numel _has_compatible_shallow_copy_type _use_cudnn_ctc_loss
     _use_cudnn_rnn_flatten_weight cudnn_is_acceptable _version is_leaf output_nr sym_size sym_stride sym_numel
     sym_storage_offset sym_is_contiguous _is_view""".split())
-# As the program calls them itself; exported modules call nothing else.
-OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 ARITHMETIC = set("""rsub pow rpow div rdiv truediv rtruediv floordiv rfloordiv matmul rmatmul mod rmod ipow idiv
     itruediv ifloordiv imod lshift rlshift rshift rrshift""".split())
 

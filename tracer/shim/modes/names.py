@@ -15,6 +15,8 @@ MAKE = FACTORIES | set("""zeros_like ones_like full_like empty_like rand_like ra
     new_full new_empty new_empty_strided new_tensor empty_permuted""".split())
 LATER = ("lazy", "xla")  # devices that compute when a value is asked for
 PLAIN = (torch.Tensor, torch.nn.Parameter)
+# As torch.ops has them. A program may call them itself; exported modules call nothing else.
+OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 
 # What the library looks calls through with (tracer/shim/extension).
 TENSOR, PARAMETER, SIZE, STRIDED = torch.Tensor, torch.nn.Parameter, torch.Size, torch.strided
