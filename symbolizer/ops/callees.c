@@ -20,7 +20,7 @@ struct callees {
 	struct addresses functions; /* clean-up functions of the file itself */
 	struct addresses starts;    /* of its exported functions, an entry for each name */
 	pthread_mutex_t lock;
-	bool listed;
+	bool listed, starts_listed;
 };
 
 static int addresses_add(struct addresses *a, uint64_t at)
@@ -282,6 +282,18 @@ static size_t count_starts(struct callees *c, uint64_t start, size_t len)
 	return n;
 }
 
+static bool list_starts(struct callees *c)
+{
+	pthread_mutex_lock(&c->lock);
+	if (!c->starts_listed && !elf_each_symbol(c->f, false, add_start, c)) {
+		sort(&c->starts);
+		c->starts_listed = true;
+	}
+	bool listed = c->starts_listed;
+	pthread_mutex_unlock(&c->lock);
+	return listed;
+}
+
 /* A function whose name is not exported is seen only where it has an unwind entry of its own. */
 static bool is_shared(void *arg, uint64_t start, size_t len)
 {
@@ -292,17 +304,10 @@ static bool is_shared(void *arg, uint64_t start, size_t len)
 		return true;
 	if (!elf_piece_at(c->f, start + len - 1, &last) || last != start)
 		return true;
-	return count_starts(c, start, len) > 1;
+	return !list_starts(c) || count_starts(c, start, len) > 1;
 }
 
-int callees_windows_ops(struct callees *c, struct windows_ops *out)
+struct windows_ops callees_windows_ops(struct callees *c)
 {
-	if (!c->starts.n) {
-		int r = elf_each_symbol(c->f, false, add_start, c);
-		if (r)
-			return r;
-		sort(&c->starts);
-	}
-	*out = (struct windows_ops){.pads = find_pads, .is_shared = is_shared, .arg = c};
-	return 0;
+	return (struct windows_ops){.pads = find_pads, .is_shared = is_shared, .arg = c};
 }

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include "symbolizer/ops/ops.h"
 #include "symbolizer/ops/schema.h"
@@ -30,16 +31,21 @@ struct build {
 	bool jumps;	  /* sites are windows, of libtorch_cpu and libc10 alone */
 	bool local_waits; /* OPS_COLLECTIVES */
 	struct windows_ops windows[OPS_FILES];
-	uint16_t accumulated; /* offset of AccumulateGrad's variable; 0: unknown */
-	bool *planned;	      /* lazy tables: by op, whether it is planned */
+	uint16_t accumulated;		  /* offset of AccumulateGrad's variable; 0: unknown */
+	bool *planned;			  /* lazy tables: by op, whether it is planned */
+	int cache;			  /* as in op_table_load */
+	struct stat file_stat[OPS_FILES]; /* zeros: there is no such file */
 };
 
 /* Fill b->found from the symbols of the open files. Returns 0 or -ENOMEM. */
 int ops_find(struct build *b);
 
 /* Describe and plan every op found, into the table's ops and plans (b->nfound each), and fill
- * `facts`, as many. Returns 0 or -ENOMEM. */
+ * `facts`, as many, or read them from b->cache. Returns 0 or -ENOMEM. */
 int ops_plan_all(struct build *b, struct func_facts *facts);
+
+/* The same with facts that are `known`, or not: then they are found by analysis of the code. */
+int ops_plan_known(struct build *b, struct func_facts *facts, bool known);
 
 /* The same for op `i` only. */
 int ops_plan_one(struct build *b, uint32_t i, struct func_facts *facts);

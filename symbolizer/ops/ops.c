@@ -239,6 +239,9 @@ static int open_files(struct build *b, const struct ops_file *files, struct err 
 			continue;
 		b->t->path[i] = strdup(files[i].path);
 		r = b->t->path[i] ? 0 : err_set(e, -ENOMEM, "out of memory");
+		if (!r && fstat(files[i].fd, &b->file_stat[i]))
+			r = err_set(e, -errno, "cannot read %s: %s", files[i].path,
+				    strerror(errno));
 		r = r ? r : elf_file_open_fd(files[i].fd, files[i].path, &b->elf[i], e);
 		if (!r && callees_open(b->elf[i], &b->callees[i]))
 			r = err_set(e, -ENOMEM, "out of memory");
@@ -259,8 +262,8 @@ static void build_free(struct build *b)
 	free(b->planned);
 }
 
-int op_table_load(const struct ops_file files[OPS_FILES], enum ops_kind kind, struct op_table **out,
-		  struct err *e)
+int op_table_load(const struct ops_file files[OPS_FILES], enum ops_kind kind, int cache,
+		  struct op_table **out, struct err *e)
 {
 	const bool lazy = kind == OPS_LAZY;
 	struct op_table *t = calloc(1, sizeof(*t));
@@ -268,12 +271,12 @@ int op_table_load(const struct ops_file files[OPS_FILES], enum ops_kind kind, st
 		return err_set(e, -ENOMEM, "out of memory");
 	struct build b = {.t = t,
 			  .jumps = kind == OPS_JUMPS || kind == OPS_COLLECTIVES,
-			  .local_waits = kind == OPS_COLLECTIVES};
+			  .local_waits = kind == OPS_COLLECTIVES,
+			  .cache = cache};
 	int r = open_files(&b, files, e);
 	for (unsigned i = 0; i < OPS_FILES && !r && b.jumps; i++)
-		if (i != OPS_PYTHON && b.callees[i] &&
-		    callees_windows_ops(b.callees[i], &b.windows[i]))
-			r = err_set(e, -ENOMEM, "out of memory");
+		if (b.callees[i])
+			b.windows[i] = callees_windows_ops(b.callees[i]);
 	r = r ? r : build_table(&b, lazy, e);
 	for (unsigned i = 0; i < OPS_FILES; i++) {
 		t->elf[i] = b.elf[i];

@@ -33,9 +33,8 @@ void callees_close(struct callees *c); /* NULL allowed */
 struct return_sites_ops callees_ops(struct callees *c);
 
 /* For windows_find, with addresses as above. A function that has no unwind entry, or not of its
- * size, is taken for shared. 0 or -ENOMEM; not while another thread uses `c`. The same *out may
- * then be used by several threads, as long as `c` is valid. */
-int callees_windows_ops(struct callees *c, struct windows_ops *out);
+ * size, is taken for shared. Thread-safe. Valid as long as `c`. */
+struct windows_ops callees_windows_ops(struct callees *c);
 
 /* The function in the same file that the PLT stub at address `stub` jumps to, unless another
  * library interposes one of that name; 0 if it is not a stub, or for a function of another file. */
@@ -291,11 +290,12 @@ enum ops_kind {
 };
 
 /* Read libtorch_cpu (or libtorch, if one library has it all), libtorch_python and libc10; the first
- * is required. Takes a fraction of a second, since it disassembles every
- * op. Returns 0 and *out (free with op_table_free), or with *e: -ENOENT when the file has no
- * at::_ops symbols (stripped, or not a libtorch); -errno. */
-int op_table_load(const struct ops_file files[OPS_FILES], enum ops_kind kind, struct op_table **out,
-		  struct err *e);
+ * is required. Takes a fraction of a second, since it disassembles every op, unless that is kept
+ * from before in the folder `cache`, of home_cache (-1: nothing is kept). Returns 0 and *out (free
+ * with op_table_free), or with *e: -ENOENT when the file has no at::_ops symbols (stripped, or not
+ * a libtorch); -errno. */
+int op_table_load(const struct ops_file files[OPS_FILES], enum ops_kind kind, int cache,
+		  struct op_table **out, struct err *e);
 
 /* Complete op `i` and its plan in a table of OPS_LAZY; once only. 0 or -ENOMEM. */
 int op_table_plan(struct op_table *t, uint32_t i);

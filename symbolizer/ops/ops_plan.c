@@ -15,6 +15,7 @@ struct worker {
 	struct build *b;
 	struct arena arena;
 	struct func_facts *facts; /* by op of the table */
+	bool known;		  /* the facts are */
 	size_t from, to;
 	int r;
 };
@@ -325,7 +326,7 @@ static int plan_op(struct worker *w, size_t i, struct func_facts *facts, struct 
 	    .role = f->role, .file = f->file, .vaddr = f->vaddr, .desc.schema = ""};
 	int r = 0;
 	if (!role_has_no_place(f->role)) {
-		r = ops_analyze(w->b, f, x, facts);
+		r = w->known ? 0 : ops_analyze(w->b, f, x, facts);
 		o->exit_kind = facts->exit_kind;
 	}
 	return r ? r : plan_by_role(w, f, o, &w->b->t->plans[i], facts, scratch);
@@ -369,12 +370,13 @@ int ops_plan_one(struct build *b, uint32_t i, struct func_facts *facts)
 
 enum { WORKERS = 2 };
 
-int ops_plan_all(struct build *b, struct func_facts *facts)
+int ops_plan_known(struct build *b, struct func_facts *facts, bool known)
 {
 	struct worker w[WORKERS] = {0};
 	int r = 0;
 	for (unsigned i = 0; i < WORKERS; i++) {
 		w[i].b = b;
+		w[i].known = known;
 		w[i].facts = facts;
 		w[i].from = b->nfound * i / WORKERS;
 		w[i].to = b->nfound * (i + 1) / WORKERS;

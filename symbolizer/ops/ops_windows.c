@@ -125,14 +125,10 @@ static int windows_of_op(struct op_table *t, const struct op_probe *o, struct re
 
 int op_table_windows(struct op_table *t, struct func_windows *out)
 {
-	struct windows_ops ops;
-	int r = callees_windows_ops(t->callees, &ops);
-	if (r)
-		return r;
+	const struct windows_ops ops = callees_windows_ops(t->callees);
 	const struct return_sites_ops sites = callees_ops(t->callees);
 	struct return_sites_ctx *c = return_sites_new(&sites);
-	if (!c)
-		return -ENOMEM;
+	int r = c ? 0 : -ENOMEM;
 	for (uint32_t i = 0; i < t->n && !r; i++)
 		r = windows_of_op(t, &t->ops[i], c, &ops, &out[i]);
 	return_sites_free(c);
@@ -179,10 +175,10 @@ int ops_sites_at(struct elf_file *f, struct callees *c, uint64_t at, uint64_t si
 	const struct return_sites_ops sites = callees_ops(c);
 	struct func_facts facts;
 	struct func_windows w = {0};
-	struct windows_ops ops;
+	struct windows_ops ops = callees_windows_ops(c);
 	const uint8_t *code = size ? elf_bytes(f, at, size) : NULL;
 	struct return_sites_ctx *x = return_sites_new(&sites);
-	int r = !x || (jumps && callees_windows_ops(c, &ops)) ? -ENOMEM : code ? 0 : -EINVAL;
+	int r = !x ? -ENOMEM : code ? 0 : -EINVAL;
 	r = r ? r : return_sites_analyze(x, code, size, at, &facts);
 	if (!r && jumps) {
 		ops.relative = true;

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/home.h"
 #include "symbolizer/target/maps.h"
 #include "tracer/session/internal.h"
 #include "tracer/session/session.h"
@@ -24,9 +25,12 @@ int load_ops(pid_t pid, const struct libraries *l, enum ops_kind kind, struct op
 	     struct err *e)
 {
 	struct ops_file files[OPS_FILES] = {0};
+	int cache = kind == OPS_LAZY ? -1 : home_cache("code");
 	int r = open_files(pid, l, files, e);
 	if (!r)
-		r = op_table_load(files, kind, out, e);
+		r = op_table_load(files, kind, cache, out, e);
+	if (cache >= 0)
+		close(cache);
 	for (unsigned i = 0; i < OPS_FILES; i++)
 		if (files[i].path)
 			close(files[i].fd);

@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "base/home.h"
 #include "tracer/engine/ring.h"
 #include "tracer/engine/engine.h"
 #include "tracer/engine/shim/injector.h"
@@ -172,25 +173,6 @@ int shim_jumps_late(struct engine_shim *m, struct inside *i, const struct probe_
 		    struct err *e);
 
 /* shim_home.c: the folder of the library for started programs. */
-
-/* What is wrong with each of the places tried, as text for the user. */
-struct shim_home_why {
-	char text[400];
-};
-
-/* Append to it what ends a sentence that begins with the folder's name; or that it failed with this
- * code, a negative errno, which is returned. */
-void shim_home_say(struct shim_home_why *why, const char *path, const char *what);
-int shim_home_refuse(struct shim_home_why *why, const char *path, int code);
-
-/* Whether somebody other than root and `user` decides what is in this folder: why, as the end of a
- * sentence that begins with its name; NULL: nobody does. */
-const char *shim_home_doubt(const struct stat *st, uid_t user);
-
-/* Open a folder which, along with all above it, is without that doubt for this user; `path` becomes
- * its path without links. A descriptor (O_PATH) or -errno, -EPERM for a doubt, with *why extended.
- */
-int shim_home_open(char path[PATH_MAX], struct shim_home_why *why);
 
 /* Make the library's file, executable for its owner, in the folder `dir`, and that of the memory
  * for stubs (stub_image_make); they must not be there. 0 or -errno; a part of it may have been

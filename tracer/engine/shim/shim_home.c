@@ -10,114 +10,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "base/files.h"
+#include "base/home.h"
 #include "tracer/engine/shim/internal.h"
 #include "tracer/engine/shim/jumps.h"
 
-enum { PRIVATE = 0700, PUBLIC = 0755, LIBRARY_MODE = 0555 };
-
-const char *shim_home_doubt(const struct stat *st, uid_t user)
-{
-	if (!S_ISDIR(st->st_mode))
-		return "is not a folder";
-	if (st->st_uid && st->st_uid != user)
-		return "belongs to another user";
-	/* With an access control list the group's bits are its mask (acl(5)). */
-	if (st->st_mode & (S_IWGRP | S_IWOTH))
-		return "can be written by others";
-	return NULL;
-}
-
-void shim_home_say(struct shim_home_why *why, const char *path, const char *what)
-{
-	size_t n = strlen(why->text);
-	snprintf(why->text + n, sizeof(why->text) - n, "%s%s %s", n ? "; " : "", path, what);
-}
-
-int shim_home_refuse(struct shim_home_why *why, const char *path, int r)
-{
-	char text[128];
-	snprintf(text, sizeof(text), "cannot be used: %s", strerror(-r));
-	shim_home_say(why, path, text);
-	return r;
-}
-
-/* Open the folder `path`, without links, from the root on. */
-static int walk_folders(char *path, struct shim_home_why *why)
-{
-	const int flags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-	int at = open("/", flags), r = 0;
-	for (char *end = path; at >= 0;) {
-		char kept = *end, *next = end + 1;
-		struct stat st;
-		*end = '\0';
-		const char *name = *path ? path : "/",
-			   *doubt =
-			       fstat(at, &st) ? "cannot be seen" : shim_home_doubt(&st, geteuid());
-		if (doubt)
-			shim_home_say(why, name, doubt);
-		*end = kept;
-		if (doubt) {
-			close(at);
-			return -EPERM;
-		}
-		if (!kept || !*next)
-			return at;
-		end = strchrnul(next, '/');
-		kept = *end;
-		*end = '\0';
-		int below = openat(at, next, flags);
-		r = below < 0 ? shim_home_refuse(why, path, -errno) : 0;
-		*end = kept;
-		close(at);
-		at = below;
-	}
-	return r ? r : -EIO;
-}
-
-int shim_home_open(char path[PATH_MAX], struct shim_home_why *why)
-{
-	char real[PATH_MAX];
-	if (path[0] != '/') {
-		shim_home_say(why, path, "does not begin at the root");
-		return -EINVAL;
-	}
-	if (!realpath(path, real))
-		return shim_home_refuse(why, path, -errno);
-	memcpy(path, real, sizeof(real));
-	return walk_folders(path, why);
-}
-
-/* Make and open the folder `name` of the folder `in`, which is `path`, and extend `path`. */
-static int enter(char path[PATH_MAX], int in, const char *name, mode_t mode,
-		 struct shim_home_why *why)
-{
-	char below[PATH_MAX];
-	int n = snprintf(below, sizeof(below), "%s/%s", path, name);
-	int r = n >= (int)sizeof(below) ? -ENAMETOOLONG : 0;
-	/* Whatever the umask is. */
-	if (!r && (mkdirat(in, name, mode) || fchmodat(in, name, mode, 0)) && errno != EEXIST)
-		r = -errno;
-	close(in);
-	memcpy(path, below, sizeof(below));
-	return r ? shim_home_refuse(why, path, r) : shim_home_open(path, why);
-}
-
-/* A file of the folder. */
-struct home_file {
-	const char *name;
-	const void *bytes;
-	size_t n;
-	off_t size; /* behind the bytes are zeros */
-};
-
-enum { HOME_FILES = 2 };
+enum { PRIVATE = 0700, PUBLIC = 0755, LIBRARY_MODE = 0555, HOME_FILES = 2 };
 
 static struct home_file home_file(unsigned i, struct stub_image *image)
 {
@@ -131,58 +32,14 @@ static struct home_file home_file(unsigned i, struct stub_image *image)
 	return f;
 }
 
-static bool is_there(int dir, const struct home_file *f)
-{
-	struct stat st;
-	int fd = openat(dir, f->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	bool good = fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
-		    (st.st_mode & 07777) == LIBRARY_MODE && st.st_size == f->size;
-	char *found = good ? malloc(f->n) : NULL;
-	good =
-	    found && pread(fd, found, f->n, 0) == (ssize_t)f->n && !memcmp(found, f->bytes, f->n);
-	free(found);
-	if (fd >= 0)
-		close(fd);
-	return good;
-}
-
-static int write_file(int dir, const char *name, const struct home_file *f)
-{
-	int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0500);
-	if (fd < 0)
-		return -errno;
-	int r = io_write_all(fd, f->bytes, f->n);
-	if (!r && ftruncate(fd, f->size))
-		r = -errno;
-	return close(fd) && !r ? -errno : r;
-}
-
 int shim_home_write(int dir)
 {
 	struct stub_image image;
 	int r = 0;
 	for (unsigned i = 0; i < HOME_FILES && !r; i++) {
 		const struct home_file f = home_file(i, &image);
-		r = write_file(dir, f.name, &f);
+		r = home_write(dir, f.name, &f);
 	}
-	return r;
-}
-
-/* A running program may have the one that is there mapped: it is replaced, never written to. */
-static int ensure(int dir, const struct home_file *f)
-{
-	char name[32];
-	uint32_t number;
-	if (is_there(dir, f))
-		return 0;
-	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
-		return -errno;
-	snprintf(name, sizeof(name), ".new-%08x", number);
-	int r = write_file(dir, name, f);
-	if (!r && (fchmodat(dir, name, LIBRARY_MODE, 0) || renameat(dir, name, dir, f->name)))
-		r = -errno;
-	if (r)
-		unlinkat(dir, name, 0);
 	return r;
 }
 
@@ -192,7 +49,7 @@ static int ensure_all(int dir)
 	int r = 0;
 	for (unsigned i = 0; i < HOME_FILES && !r; i++) {
 		const struct home_file f = home_file(i, &image);
-		r = ensure(dir, &f);
+		r = home_keep(dir, &f, LIBRARY_MODE);
 	}
 	return r;
 }
@@ -204,7 +61,7 @@ static bool is_loadable(const char *path)
 }
 
 /* The library's folder below `base`/`sub` (NULL: `base`): its path; a descriptor or -errno. */
-static int folder(const char *base, const char *sub, char path[PATH_MAX], struct shim_home_why *why)
+static int folder(const char *base, const char *sub, char path[PATH_MAX], struct home_why *why)
 {
 	char name[32];
 	size_t n;
@@ -214,12 +71,12 @@ static int folder(const char *base, const char *sub, char path[PATH_MAX], struct
 		return -ENOENT;
 	snprintf(path, PATH_MAX, "%s", base);
 	snprintf(name, sizeof(name), "%016llx", (unsigned long long)XXH3_64bits(bytes, n));
-	int at = shim_home_open(path, why);
+	int at = home_open(path, why);
 	if (at >= 0 && sub)
-		at = enter(path, at, sub, PRIVATE, why);
+		at = home_enter(path, at, sub, PRIVATE, why);
 	const char *const names[] = {"ditrace", "shim", name};
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && at >= 0; i++)
-		at = enter(path, at, names[i], mode, why);
+		at = home_enter(path, at, names[i], mode, why);
 	return at;
 }
 
@@ -235,17 +92,17 @@ static int link_names(int dir)
 	return r;
 }
 
-static int fit(int dir, const char *path, struct shim_home_why *why)
+static int fit(int dir, const char *path, struct home_why *why)
 {
 	struct statvfs fs;
 	if (fstatvfs(dir, &fs) || fs.f_flag & ST_NOEXEC)
-		shim_home_say(why, path, "is mounted noexec");
+		home_say(why, path, "is mounted noexec");
 	else if (!is_loadable(path))
-		shim_home_say(why, path, "has a blank, a colon or a $ in its name");
+		home_say(why, path, "has a blank, a colon or a $ in its name");
 	else {
 		int r = ensure_all(dir);
 		r = r ? r : link_names(dir);
-		return r ? shim_home_refuse(why, path, r) : 0;
+		return r ? home_refuse(why, path, r) : 0;
 	}
 	return -EACCES;
 }
@@ -259,7 +116,7 @@ int shim_home(char path[PATH_MAX], bool for_other, struct err *e)
 	    {for_other ? NULL : getenv("XDG_CACHE_HOME"), NULL},
 	    {for_other ? NULL : getenv("HOME"), ".cache"},
 	};
-	struct shim_home_why why = {0};
+	struct home_why why = {0};
 	int r = -ENOENT;
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
 		int dir = folder(places[i].base, places[i].sub, path, &why);

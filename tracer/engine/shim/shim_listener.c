@@ -99,7 +99,7 @@ static int open_for_started(struct shim_listener *d, const struct spawn_user *us
 	char run[32], place[PATH_MAX];
 	const bool for_other = user && user->uid != geteuid();
 	const char *places[] = {for_other ? NULL : getenv("XDG_RUNTIME_DIR"), run, d->library};
-	struct shim_home_why why = {0};
+	struct home_why why = {0};
 	int home = shim_home(d->library, for_other, e), r = -ENOENT;
 	if (home < 0)
 		return home;
@@ -110,11 +110,11 @@ static int open_for_started(struct shim_listener *d, const struct spawn_user *us
 		if (!places[i])
 			continue;
 		snprintf(place, sizeof(place), "%s", places[i]);
-		d->parent = shim_home_open(place, &why);
+		d->parent = home_open(place, &why);
 		r = d->parent < 0 ? d->parent : listen_in(d, place, geteuid());
 		r = r || !for_other ? r : give_socket(d);
 		if (r && d->parent >= 0)
-			shim_home_refuse(&why, place, r);
+			home_refuse(&why, place, r);
 		if (r)
 			shim_folder_clear(d);
 	}
@@ -164,7 +164,7 @@ const char *shim_place_doubt(const struct stat *st, uid_t user, uid_t root, bool
 
 /* Open the directory that the process sees at `place`, passing no link. A descriptor or -errno. */
 static int open_place(int root, const char *place, const struct target_user *u,
-		      struct shim_home_why *why)
+		      struct home_why *why)
 {
 	int at = fcntl(root, F_DUPFD_CLOEXEC, 0);
 	for (const char *name = place; at >= 0;) {
@@ -174,7 +174,7 @@ static int open_place(int root, const char *place, const struct target_user *u,
 		const char *doubt = fstat(at, &st) ? "cannot be seen"
 						   : shim_place_doubt(&st, u->uid, u->root, !*name);
 		if (doubt) {
-			shim_home_say(why, place, doubt);
+			home_say(why, place, doubt);
 			close(at);
 			return -EPERM;
 		}
@@ -187,39 +187,39 @@ static int open_place(int root, const char *place, const struct target_user *u,
 		int code = errno;
 		close(at);
 		if (below < 0)
-			return shim_home_refuse(why, place, -code);
+			return home_refuse(why, place, -code);
 		at = below;
 	}
-	return shim_home_refuse(why, place, -errno);
+	return home_refuse(why, place, -errno);
 }
 
 /* The library and the socket in a directory at `place`. */
 static int open_in(struct shim_listener *d, int root, const char *place,
-		   const struct target_user *u, struct shim_home_why *why)
+		   const struct target_user *u, struct home_why *why)
 {
 	struct statvfs fs;
 	d->parent = open_place(root, place, u, why);
 	if (d->parent < 0)
 		return d->parent;
 	if (fstatvfs(d->parent, &fs) || fs.f_flag & ST_NOEXEC) {
-		shim_home_say(why, place, "is mounted noexec");
+		home_say(why, place, "is mounted noexec");
 		return -EACCES;
 	}
 	int r = listen_in(d, place, geteuid() ? geteuid() : u->uid);
 	r = r ? r : shim_home_write(d->dir);
 	snprintf(d->library, sizeof(d->library), "%s/%s/" SHIM_LIBRARY, place, d->name);
-	return r ? shim_home_refuse(why, place, r) : 0;
+	return r ? home_refuse(why, place, r) : 0;
 }
 
 /* In the first place that will do. */
 static int open_in_any(struct shim_listener *d, int root, const struct target_user *u,
-		       struct shim_home_why *why)
+		       struct home_why *why)
 {
 	static const char *const places[] = {"/tmp", "/dev/shm", "/var/tmp"};
 	int r = -ENOENT;
 	if (!act_as(u)) {
 		act_as(NULL);
-		return shim_home_refuse(why, "its user's rights", -EPERM);
+		return home_refuse(why, "its user's rights", -EPERM);
 	}
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]) && r; i++) {
 		r = open_in(d, root, places[i], u, why);
@@ -238,7 +238,7 @@ bool shim_listener_fits(const struct shim_listener *d, pid_t tid)
 
 static int open_for_running(struct shim_listener *d, pid_t pid, struct err *e)
 {
-	struct shim_home_why why = {0};
+	struct home_why why = {0};
 	struct target_user u = {0};
 	char path[32];
 	int r = target_user_read(pid, &u, e);
@@ -247,7 +247,7 @@ static int open_for_running(struct shim_listener *d, pid_t pid, struct err *e)
 	d->user = u.uid;
 	snprintf(path, sizeof(path), "/proc/%d/root", pid);
 	int root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	r = root < 0 ? shim_home_refuse(&why, path, -errno) : open_in_any(d, root, &u, &why);
+	r = root < 0 ? home_refuse(&why, path, -errno) : open_in_any(d, root, &u, &why);
 	if (root >= 0)
 		close(root);
 	if (!r)

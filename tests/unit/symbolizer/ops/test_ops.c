@@ -97,7 +97,7 @@ static void check_library(const struct libtorch *l)
 	struct op_table *t;
 	struct err e = {0};
 
-	assert_int_equal(op_table_load(files, OPS_PROBES, &t, &e), 0);
+	assert_int_equal(op_table_load(files, OPS_PROBES, -1, &t, &e), 0);
 	close(files[0].fd);
 	assert_true(t->ncalls > 1000);
 	for (uint32_t i = 0; i < t->n; i++) {
@@ -125,8 +125,8 @@ static void check_lazy(const struct libtorch *l)
 	struct op_table *all, *lazy;
 	struct err e = {0};
 
-	assert_int_equal(op_table_load(files, OPS_PROBES, &all, &e), 0);
-	assert_int_equal(op_table_load(files, OPS_LAZY, &lazy, &e), 0);
+	assert_int_equal(op_table_load(files, OPS_PROBES, -1, &all, &e), 0);
+	assert_int_equal(op_table_load(files, OPS_LAZY, -1, &lazy, &e), 0);
 	close(files[0].fd);
 	assert_int_equal(lazy->n, all->n);
 	assert_int_equal(lazy->ncalls, all->ncalls);
@@ -178,7 +178,7 @@ static void check_copies(const struct libtorch *l)
 	struct probe_site sites[1 + EXITS_MAX];
 	size_t n;
 
-	assert_int_equal(op_table_load(files, OPS_LAZY, &t, &e), 0);
+	assert_int_equal(op_table_load(files, OPS_LAZY, -1, &t, &e), 0);
 	close(files[0].fd);
 	assert_int_equal(elf_each_symbol(t->elf[OPS_CPU], true, on_copy, &named), 0);
 	if (!named.n)
@@ -208,7 +208,7 @@ static void check_inlined(const struct libtorch *l)
 	struct err e = {0};
 	unsigned fixed = 0, ends = 0;
 
-	assert_int_equal(op_table_load(files, OPS_PROBES, &t, &e), 0);
+	assert_int_equal(op_table_load(files, OPS_PROBES, -1, &t, &e), 0);
 	close(files[0].fd);
 	const uint32_t before = t->n;
 	const struct op_inlined *in = op_table_inlined(t);

@@ -210,7 +210,7 @@ static void census_open(struct census *c, const struct libtorch *l)
 	struct ops_file files[OPS_FILES] = {{regular_open(l->path), l->path}};
 
 	*c = (struct census){.d = arch_decoder_new()};
-	assert_int_equal(op_table_load(files, OPS_PROBES, &c->t, NULL), 0);
+	assert_int_equal(op_table_load(files, OPS_PROBES, -1, &c->t, NULL), 0);
 	close(files[0].fd);
 	c->elf = c->t->elf[OPS_CPU];
 	c->windows = calloc(c->t->n, sizeof(*c->windows));
@@ -218,7 +218,7 @@ static void census_open(struct census *c, const struct libtorch *l)
 	double from = now();
 	assert_int_equal(op_table_windows(c->t, c->windows), 0);
 	c->analysis = now() - from;
-	assert_int_equal(callees_windows_ops(c->t->callees, &c->beyond), 0);
+	c->beyond = callees_windows_ops(c->t->callees);
 	assert_int_equal(cs_open(CS_ARCH_X86, CS_MODE_64, &c->cs), CS_ERR_OK);
 	cs_option(c->cs, CS_OPT_DETAIL, CS_OPT_ON);
 }
@@ -239,7 +239,7 @@ static void check_table(const struct census *c, const struct libtorch *l)
 	struct ops_file files[OPS_FILES] = {{regular_open(l->path), l->path}};
 	struct op_table *t;
 
-	assert_int_equal(op_table_load(files, OPS_JUMPS, &t, NULL), 0);
+	assert_int_equal(op_table_load(files, OPS_JUMPS, -1, &t, NULL), 0);
 	close(files[0].fd);
 	assert_int_equal(t->n, c->t->n);
 	for (uint32_t i = 0; i < t->n; i++) {
@@ -282,7 +282,7 @@ static void check_memory(const struct libtorch *l)
 	c10_path(l, c10, sizeof(c10));
 	struct ops_file files[OPS_FILES] = {
 	    {regular_open(l->path), l->path}, [OPS_C10] = {regular_open(c10), c10}};
-	assert_int_equal(op_table_load(files, OPS_JUMPS, &t, NULL), 0);
+	assert_int_equal(op_table_load(files, OPS_JUMPS, -1, &t, NULL), 0);
 	close(files[OPS_CPU].fd);
 	close(files[OPS_C10].fd);
 	for (unsigned i = 0; i < SHIM_MEMORIES; i++) {

@@ -140,7 +140,7 @@ static void live_windows(struct live *l)
 	libraries_find(&maps, &libs);
 	assert_non_null(libs.torch);
 	struct ops_file files[OPS_FILES] = {{regular_open(libs.torch->path), libs.torch->path}};
-	assert_int_equal(op_table_load(files, OPS_LAZY, &t, NULL), 0);
+	assert_int_equal(op_table_load(files, OPS_LAZY, -1, &t, NULL), 0);
 	close(files[0].fd);
 	assert_int_equal(elf_bias(t->elf[OPS_CPU], libs.torch, &bias), 0);
 	struct func_windows *w = calloc(t->n, sizeof(*w));
