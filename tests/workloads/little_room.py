@@ -1,4 +1,5 @@
-"""fill(LEFT): reserve all addresses from which a jump reaches libtorch_cpu, but for LEFT bytes in each gap."""
+"""fill(LEFT): reserve all addresses from which a jump reaches the library, but for LEFT bytes in each gap, and, if told so, for
+those below the stack."""
 
 import ctypes
 
@@ -17,19 +18,19 @@ def mappings():
             yield begin, end, line
 
 
-def gaps(left):
+def gaps(left, library, below_stack):
     rows = list(mappings())
-    torch = [r for r in rows if "libtorch_cpu" in r[2]]
-    low, high = torch[-1][1] - REACH, torch[0][0] + REACH
-    for (_, begin, _), (end, _, _) in zip(rows, rows[1:]):
+    of = [r for r in rows if library in r[2]]
+    low, high = of[-1][1] - REACH, of[0][0] + REACH
+    for (_, begin, _), (end, _, line) in zip(rows, rows[1:]):
         begin, end = max(begin, low), min(end, high) - left
-        if begin < end:
+        if begin < end and (below_stack or "[stack]" not in line):
             yield begin, end
 
 
-def fill(left):
+def fill(left, library="libtorch_cpu", below_stack=True):
     for _ in range(100):  # a gap cannot be reserved as a whole if malloc has used a part of it meanwhile
-        wide = list(gaps(left))
+        wide = list(gaps(left, library, below_stack))
         for begin, end in wide:
             libc.mmap(begin, end - begin, PROT_NONE, PRIVATE_ANONYMOUS_NORESERVE | FIXED_NOREPLACE, -1, 0)
         if not wide:

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "tracer/shim/record/internal.h"
@@ -15,6 +16,7 @@ struct places {
 	uint64_t from, to;    /* within reach */
 	uint64_t len;	      /* wanted */
 	uint64_t end;	      /* of the last mapping; 0: there is nothing to be had behind it */
+	uint64_t stack;	      /* what the main thread's stack may take, with room to spare */
 	struct jump_pool out; /* the best ones */
 };
 
@@ -54,14 +56,16 @@ static void places_gap(struct places *p, uint64_t from, uint64_t to)
 	places_add(p, &(struct jump_part){above ? from : to - len, len});
 }
 
-/* The main thread's stack grows down, and what malloc has from brk(2) grows up. */
+/* The main thread's stack grows down to where the kernel maps libraries, which is further below it
+ * than its limit (Linux, mm/util.c, mmap_base); and what malloc has from brk(2) grows up. */
 static void places_line(struct places *p, const char *line)
 {
 	char *s;
 	const uint64_t start = strtoull(line, &s, 16);
 	const uint64_t end = *s == '-' ? strtoull(s + 1, &s, 16) : 0;
-	if (p->end && start > p->end && !strstr(s, "[stack]"))
-		places_gap(p, p->end, start);
+	const uint64_t room = strstr(s, "[stack]") ? p->stack : 0;
+	if (p->end && start > p->end && start - p->end > room)
+		places_gap(p, p->end, start - room);
 	p->end = strstr(s, "[heap]") ? 0 : end;
 }
 
@@ -83,10 +87,19 @@ static void places_read(struct places *p, int maps)
 		}
 }
 
+static uint64_t stack_room(void)
+{
+	const uint64_t spare = UINT64_C(1) << 30;
+	struct rlimit l;
+	return getrlimit(RLIMIT_STACK, &l) || l.rlim_cur >= RLIM_INFINITY - spare
+		   ? UINT64_MAX
+		   : l.rlim_cur + spare;
+}
+
 struct jump_pool jump_places(int maps, uint64_t low, uint64_t high, uint64_t len)
 {
 	const uint64_t reach = (UINT64_C(1) << 31) - PAGE;
-	struct places p = {.low = low, .high = high, .len = len};
+	struct places p = {.low = low, .high = high, .len = len, .stack = stack_room()};
 	p.from = high > reach ? high - reach : PAGE;
 	p.to = low + reach;
 	places_read(&p, maps);

@@ -87,6 +87,17 @@ static void test_growing(void **state)
 		      "7f0011006000-7f0011008000 r-xp 00000000 00:00 0 [vdso]\n");
 	assert_int_equal(p.n, 1);
 	assert_place(&p, 0, 0x7f0011000000, 0x5000);
+	p = places_of(TORCH "7fff00000000-7fff00100000 rw-p 00000000 00:00 0 [stack]\n");
+	assert_int_equal(p.n, 1);
+	assert_place(&p, 0, HIGH, WANTED);
+	const struct rlimit unlimited = {RLIM_INFINITY, RLIM_INFINITY};
+	struct rlimit limit;
+	getrlimit(RLIMIT_STACK, &limit);
+	if (!setrlimit(RLIMIT_STACK, &unlimited)) {
+		p = places_of(TORCH "7fff00000000-7fff00100000 rw-p 00000000 00:00 0 [stack]\n");
+		setrlimit(RLIMIT_STACK, &limit);
+		assert_int_equal(p.n, 0);
+	}
 	p = places_of("");
 	assert_int_equal(p.n, 0);
 }
