@@ -332,7 +332,7 @@ int breakdown_add(struct breakdown *b, const struct op_event *ev)
 	const struct stack_memo *m = p ? memo_of(b, ev) : NULL;
 	if (!m)
 		return -ENOMEM;
-	if (!p->tid && ev->stack) {
+	if (!p->tid && ev->stack && !breakdown_is_helper(ev->stack)) {
 		p->tid = ev->tid;
 		p->is_worker = breakdown_is_worker(ev->stack);
 	}

@@ -16,16 +16,31 @@ bool breakdown_passes(const struct py_stack *s, const char *path)
 	return false;
 }
 
-bool breakdown_is_worker(const struct py_stack *s)
-{
-	return breakdown_passes(s, "torch/utils/data/_utils/worker.py") ||
-	       breakdown_passes(s, "torch/utils/data/_utils/pin_memory.py");
-}
-
-static bool is_step(const struct py_frame *f)
+static bool is_named(const struct py_frame *f, const char *method)
 {
 	const char *dot = f->function ? strrchr(f->function, '.') : NULL;
-	return f->function && !strcmp(dot ? dot + 1 : f->function, "step");
+	return f->function && !strcmp(dot ? dot + 1 : f->function, method);
+}
+
+/* multiprocessing's thread of a queue: it moves tensors into shared memory. */
+static bool feeds_queue(const struct py_stack *s)
+{
+	for (uint16_t i = 0; s && i < s->depth; i++)
+		if (s->frames[i]->file &&
+		    strstr(s->frames[i]->file, "/multiprocessing/queues.py") &&
+		    is_named(s->frames[i], "_feed"))
+			return true;
+	return false;
+}
+
+bool breakdown_is_helper(const struct py_stack *s)
+{
+	return breakdown_passes(s, "torch/utils/data/_utils/pin_memory.py") || feeds_queue(s);
+}
+
+bool breakdown_is_worker(const struct py_stack *s)
+{
+	return breakdown_passes(s, "torch/utils/data/_utils/worker.py") || breakdown_is_helper(s);
 }
 
 bool breakdown_is_of_optimizer(const struct py_stack *s)
@@ -41,7 +56,7 @@ bool breakdown_is_of_optimizer(const struct py_stack *s)
 		if (!f->file || (own && strcmp(own, f->file) != 0))
 			return false;
 		own = f->file;
-		has_step |= is_step(f);
+		has_step |= is_named(f, "step");
 	}
 	return false;
 }

@@ -260,7 +260,7 @@ static const char *part_title(const struct aggregate_row *r, bool is_first, bool
 	    [BACKWARD_OF_LINES] = "backward of the above",
 	    [RECOMPUTED] = "recomputed in the backward, for checkpoints",
 	    [CALLED_IN_BACKWARD] = "called by code of the program that ran in the backward",
-	    [WORKERS] = "workers, which load the data, in percent of their own time",
+	    [WORKERS] = "workers, which load and send data, in percent of their own time",
 	    [NO_LAUNCH] = "launched in no op that is known",
 	    [COMPILING] = "while torch.compile compiled, in percent of that time",
 	};

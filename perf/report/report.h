@@ -92,9 +92,13 @@ void breakdown_get(const struct breakdown *b, struct breakdown_result *out);
 bool breakdown_span(const struct breakdown *b, int32_t pid, uint32_t rank1,
 		    struct breakdown_span *out);
 
-/* Whether the stack is of a thread that loads data for others: of a worker of a DataLoader, or the
- * one that pins memory (torch/utils/data/_utils/worker.py, pin_memory.py). */
+/* Whether the stack is of a thread that loads data for others: of a worker of a DataLoader
+ * (torch/utils/data/_utils/worker.py), or a helper. s: NULL allowed, of none. */
 bool breakdown_is_worker(const struct py_stack *s);
+
+/* Whether it is of a thread that pins memory, or moves tensors into shared memory to send them: of
+ * workers and of the process that trains. s: NULL allowed, of none. */
+bool breakdown_is_helper(const struct py_stack *s);
 
 /* Whether a frame is of a file of torch with `path` in its name. s: NULL allowed. */
 bool breakdown_passes(const struct py_stack *s, const char *path);

@@ -24,7 +24,7 @@ with_a_worker() {
 	"$DITRACE" annotate -i "$T/data" >"$T/lines"
 	like "annotate tells the worker's time apart" "$T/lines" '^[0-9.]+ %, .* of .*; workers: .*, in no op '
 	"$DITRACE" report --gaps "$T/data" >"$T/gaps"
-	like "so does report --gaps" "$T/gaps" '^workers, which load the data, in percent of their own time$'
+	like "so does report --gaps" "$T/gaps" '^workers, which load and send data, in percent of their own time$'
 	events
 	grep -oE '"op":"profiler::[^"]*"' "$T/events" | sort | uniq -c >"$T/blocks.$ENGINE"
 }

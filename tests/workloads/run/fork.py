@@ -39,5 +39,6 @@ if __name__ == "__main__":
     torch.full((2,), 1)
     for n in (2, 3):
         child(n)
-    total = sum(int(batch.sum()) for batch in DataLoader(Numbers(), batch_size=2, num_workers=2, worker_init_fn=settle))
-    print("total", total)
+    # what torch.stack makes, the thread that sends it moves into shared memory
+    loader = DataLoader(Numbers(), batch_size=2, num_workers=2, worker_init_fn=settle, collate_fn=torch.stack)
+    print("total", sum(int(batch.sum()) for batch in loader))

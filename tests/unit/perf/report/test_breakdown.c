@@ -13,19 +13,20 @@ enum { MAIN = 42, OTHER = 43 };
 		.is_torch = (torch)                                                                \
 	}
 
-static const struct py_frame train = FRAME(10, "train.py", "train", 7, false),
-			     loop = FRAME(11, "train.py", "train", 3, false),
-			     update = FRAME(12, "train.py", "train", 9, false),
-			     adam = FRAME(13, "/lib/torch/optim/adam.py", "step", 1, true),
-			     loader = FRAME(14, "/lib/torch/utils/data/dataloader.py", "__next__",
-					    1, true),
-			     fetch = FRAME(15, "/lib/torch/utils/data/_utils/fetch.py", "fetch", 1,
-					   true),
-			     dataset = FRAME(16, "data.py", "__getitem__", 5, false),
-			     worker = FRAME(17, "/lib/torch/utils/data/_utils/worker.py",
-					    "_worker_loop", 1, true);
+static const struct py_frame
+    train = FRAME(10, "train.py", "train", 7, false),
+    loop = FRAME(11, "train.py", "train", 3, false),
+    update = FRAME(12, "train.py", "train", 9, false),
+    adam = FRAME(13, "/lib/torch/optim/adam.py", "step", 1, true),
+    loader = FRAME(14, "/lib/torch/utils/data/dataloader.py", "__next__", 1, true),
+    fetch = FRAME(15, "/lib/torch/utils/data/_utils/fetch.py", "fetch", 1, true),
+    dataset = FRAME(16, "data.py", "__getitem__", 5, false),
+    worker = FRAME(17, "/lib/torch/utils/data/_utils/worker.py", "_worker_loop", 1, true),
+    pin = FRAME(18, "/lib/torch/utils/data/_utils/pin_memory.py", "_pin_memory_loop", 1, true),
+    share = FRAME(19, "/lib/torch/multiprocessing/reductions.py", "reduce_storage", 1, true),
+    feed = FRAME(20, "/lib/python3.11/multiprocessing/queues.py", "Queue._feed", 1, false);
 
-enum stack { FORWARD, OPTIMIZER, DATA, WORKER, CLOSURE, NSTACKS };
+enum stack { FORWARD, OPTIMIZER, DATA, WORKER, PIN, FEED, CLOSURE, NSTACKS };
 
 static const struct py_stack *stack(enum stack of)
 {
@@ -34,6 +35,8 @@ static const struct py_stack *stack(enum stack of)
 	    [OPTIMIZER] = {&adam, &update},
 	    [DATA] = {&dataset, &fetch, &loader, &loop},
 	    [WORKER] = {&dataset, &fetch, &worker},
+	    [PIN] = {&pin},
+	    [FEED] = {&share, &feed},
 	    [CLOSURE] = {&train, &adam, &update}};
 	static _Alignas(16) char memory[NSTACKS][sizeof(struct py_stack) + 4 * sizeof(void *)];
 	struct py_stack *s = (struct py_stack *)memory[of];
@@ -169,7 +172,23 @@ static void workers_do_not_count(void **state)
 	add(b, MAIN, WORKER, 100, 200);
 	assert_int_equal(result(b).wall_ns, 0);
 	assert_true(breakdown_is_worker(stack(WORKER)));
+	assert_true(breakdown_is_worker(stack(FEED)));
 	assert_false(breakdown_is_worker(stack(DATA)));
+}
+
+/* As when it is attached to while the main thread waits. */
+static void a_helper_before_the_thread_that_trains(void **state)
+{
+	(void)state;
+	static const enum stack helpers[] = {PIN, FEED};
+	for (size_t i = 0; i < sizeof(helpers) / sizeof(*helpers); i++) {
+		struct breakdown *b = breakdown_new();
+		add(b, OTHER, helpers[i], 50, 60);
+		add(b, MAIN, FORWARD, 100, 200);
+		struct breakdown_result r = result(b);
+		assert_int_equal(r.wall_ns, 100);
+		assert_int_equal(r.parts[BREAKDOWN_FORWARD], 100);
+	}
 }
 
 /* A step that calls the forward and the backward, as that of LBFGS. */
@@ -192,6 +211,7 @@ int main(void)
 	    cmocka_unit_test(backward_in_another_thread),
 	    cmocka_unit_test(without_steps_all_ops_count),
 	    cmocka_unit_test(workers_do_not_count),
+	    cmocka_unit_test(a_helper_before_the_thread_that_trains),
 	    cmocka_unit_test(a_closure_is_not_the_optimizer),
 	};
 	return unit_run(tests, NULL, NULL);
