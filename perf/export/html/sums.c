@@ -46,7 +46,7 @@ static int open_sums(struct page_sums *s, const struct export_in *in, struct err
 	s->ops = aggregate_new(AGGREGATE_DEFAULT | flags);
 	s->lines = aggregate_new(AGGREGATE_LINE | AGGREGATE_PHASE | flags);
 	s->modules = aggregate_new(AGGREGATE_MODULE | AGGREGATE_PHASE | flags);
-	s->in_no_op = aggregate_new(AGGREGATE_LINE);
+	s->in_no_op = aggregate_new(AGGREGATE_LINE | AGGREGATE_WORKERS);
 	s->breakdown = in->choice->when ? NULL : breakdown_new();
 	if (!s->ops || !s->lines || !s->modules || !s->in_no_op ||
 	    (!in->choice->when && !s->breakdown))
