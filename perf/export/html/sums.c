@@ -230,7 +230,7 @@ static int64_t cell(enum column c, const struct call_node *node, const struct fo
 	case PARENT:
 		return node->parent == CALL_TREE_ROOT ? -1 : (int64_t)all[node->parent].number;
 	case NAME:
-		return page_name(names, node->name);
+		return page_name(names, node->is_op ? op_text(node->name) : node->name);
 	case KIND:
 		return node->is_op ? 1 + node->phase : 0;
 	case SELF:
