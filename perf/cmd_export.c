@@ -372,8 +372,10 @@ int cmd_export(int argc, char **argv)
 		"html        a page for a browser: steps, flame graphs, a timeline, tables\n"
 		"parquet     a partitioned data set in the folder of -o, for DuckDB, Spark, "
 		"pandas\n"
+		"perfetto    protobuf for https://ui.perfetto.dev, smaller than chrome\n"
 		"speedscope  https://www.speedscope.app\n"
 		"sqlite      a database with the views \"calls\", \"on_devices\" and \"sampled\"\n"
+		"svg         a flame graph alone\n"
 		"Of a file with ops and samples chrome, html and sqlite have both, the others "
 		"the ops. What devices did is in chrome, html, perfetto and sqlite.",
 	    .max_operands = 1,
