@@ -44,6 +44,7 @@ static int add_event(struct aggregate *sum, struct op_event *ev)
 static int sum_up(const char *path, struct trace_query *query, struct aggregate *sum,
 		  struct breakdown *steps, bool *has_steps, struct err *e)
 {
+	struct read_progress progress = {0};
 	struct trace_item item;
 	int n, r = 0;
 	while (!r && (n = trace_query_next(query, &item, e)) > 0) {
@@ -58,7 +59,10 @@ static int sum_up(const char *path, struct trace_query *query, struct aggregate 
 			r = r ? r : add_event(sum, &item.event);
 		} else if (item.type == TRACE_EVENT)
 			aggregate_pass(sum);
+		if (progress_is_due(&progress))
+			progress_show(&progress, path, trace_query_share(query));
 	}
+	progress_hide(&progress);
 	return r ? err_set(e, r, "no memory to sum up %s", path) : n;
 }
 
