@@ -296,6 +296,25 @@ static const struct option_def *find_def(const struct command *c, int got, int n
 	return NULL;
 }
 
+/* Another name of the option that was given before it, with another value; else NULL. */
+static const struct option_def *other_name(const struct command *c, const struct option_def *d,
+					   const bool *given, int before)
+{
+	for (int i = 0; c->options[i].name; i++)
+		if (given[i] && &c->options[i] != d && c->options[i].value == d->value &&
+		    d->type == OPTION_CHOICE && *(int *)d->value != before)
+			return &c->options[i];
+	return NULL;
+}
+
+static int given_both(const struct command *c, const struct option_def *d,
+		      const struct option_def *other, const char *text, int before, struct err *e)
+{
+	err_set(e, -EINVAL, "--%s %s and --%s %s are two values of the same option", other->name,
+		other->choices[before], d->name, text);
+	return err_hint(e, "give one; see: ditrace %s --help", c->name);
+}
+
 /* One option as getopt_long returned it; given: which were, by their index. 0 or -EINVAL with *e.
  */
 static int take_option(const struct command *c, int got, int n, char **argv, bool *given,
@@ -305,7 +324,11 @@ static int take_option(const struct command *c, int got, int n, char **argv, boo
 	const struct option_def *d = old ? find_name(c, old->name) : find_def(c, got, n);
 	bool apart = d->type == OPTION_DEFAULTED && !optarg && is_share(argv[optind]);
 	const char *value = old && old->value ? old->value : apart ? argv[optind++] : optarg;
+	int before = d->type == OPTION_CHOICE ? *(int *)d->value : 0;
 	int r = take_value(c, d, value, given[d - c->options], operands, e);
+	const struct option_def *other = r ? NULL : other_name(c, d, given, before);
+	if (other)
+		return given_both(c, d, other, value, before, e);
 	given[d - c->options] = true;
 	if (!r && old)
 		err_hint(e, "--%s is called --%s%s%s now", old->old, old->name,

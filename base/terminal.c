@@ -35,6 +35,33 @@ struct terminal terminal_of(FILE *f)
 	return t;
 }
 
+bool progress_is_due(struct read_progress *p)
+{
+	enum { EACH = 1024 };
+	return ++p->items % EACH == 0;
+}
+
+void progress_show(struct read_progress *p, const char *path, double share)
+{
+	const uint64_t wait_ns = 200000000;
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	if (now - p->shown_ns < wait_ns || !isatty(STDERR_FILENO))
+		return;
+	fputs("\r\x1b[Kditrace: ", stderr);
+	text_print_safe(stderr, text_base_name(path));
+	fprintf(stderr, ": %.0f %% read", 100 * share);
+	fflush(stderr);
+	p->shown_ns = now;
+	p->is_shown = true;
+}
+
+void progress_hide(struct read_progress *p)
+{
+	if (p->is_shown)
+		fputs("\r\x1b[K", stderr);
+	p->is_shown = false;
+}
+
 static pid_t pager;
 
 static const char *chosen(void)

@@ -122,6 +122,22 @@ extern const char *const terminal_colors[], *const terminal_pagers[];
 		    "start $PAGER on a terminal: auto (default) or never", terminal_pagers         \
 	}
 
+/* A line on standard error, if that is a terminal, that says how much of a file is read.
+ * Zero-initialise. */
+struct read_progress {
+	uint64_t items, shown_ns;
+	bool is_shown;
+};
+
+/* Whether another look is worth its time: for every 1,024th item that is read. */
+bool progress_is_due(struct read_progress *p);
+
+/* `share`: 0 to 1. The line is written five times a second at most. */
+void progress_show(struct read_progress *p, const char *path, double share);
+
+/* Before anything else is written. */
+void progress_hide(struct read_progress *p);
+
 /* Width and colour support of `f`. By itself no colour when NO_COLOR is set and not empty
  * (https://no-color.org) or TERM is "dumb" or unset. */
 struct terminal terminal_of(FILE *f);

@@ -75,10 +75,15 @@ static int add_item(struct annotate *x, const struct trace_item *item)
 /* Returns like trace_query_next at the end of the file. */
 static int read_all(struct annotate *x, struct err *e)
 {
+	struct read_progress progress = {0};
 	struct trace_item item;
 	int n, r = 0;
-	while (!r && (n = trace_query_next(x->query, &item, e)) > 0)
+	while (!r && (n = trace_query_next(x->query, &item, e)) > 0) {
 		r = add_item(x, &item);
+		if (progress_is_due(&progress))
+			progress_show(&progress, x->path, trace_query_share(x->query));
+	}
+	progress_hide(&progress);
 	return r ? err_set(e, r, "no memory to sum up %s", x->path) : n;
 }
 

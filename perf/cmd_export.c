@@ -53,8 +53,8 @@ struct export_job {
 	struct trace_choice choice;
 	struct export_in in;
 	FILE *out; /* what is written to; NULL: not a stream */
-	uint64_t shown_ns;
-	bool shows_progress, is_shown, has_warned;
+	struct read_progress progress;
+	bool has_warned;
 };
 
 /* Viewers, and JSON parsers in browsers, load no more. */
@@ -79,27 +79,6 @@ static void stop_by_signals(void)
 	}
 }
 
-static void hide_progress(struct export_job *x)
-{
-	if (x->is_shown)
-		fputs("\r\x1b[K", stderr);
-	x->is_shown = false;
-}
-
-static void show_progress(struct export_job *x, double share)
-{
-	const uint64_t wait_ns = 200000000;
-	uint64_t now = clock_ns(CLOCK_MONOTONIC);
-	if (!x->shows_progress || now - x->shown_ns < wait_ns)
-		return;
-	fputs("\r\x1b[Kditrace: ", stderr);
-	text_print_safe(stderr, text_base_name(x->in.path));
-	fprintf(stderr, ": %.0f %% read", 100 * share);
-	fflush(stderr);
-	x->shown_ns = now;
-	x->is_shown = true;
-}
-
 /* Warn of JSON that will be too large, as soon as its size can be told from what there is so far.
  */
 static void check_size(struct export_job *x, double share)
@@ -110,7 +89,7 @@ static void check_size(struct export_job *x, double share)
 	bool is_json = x->format == TO_CHROME || x->format == TO_SPEEDSCOPE;
 	if (x->has_warned || !is_json || share < 0.02 || all < (double)most_json)
 		return;
-	hide_progress(x);
+	progress_hide(&x->progress);
 	fprintf(
 	    stderr,
 	    "ditrace: this becomes about %s of JSON, more than most viewers load\n"
@@ -122,7 +101,7 @@ static void check_size(struct export_job *x, double share)
 static int look(void *arg, double share)
 {
 	struct export_job *x = arg;
-	show_progress(x, share);
+	progress_show(&x->progress, x->in.path, share);
 	check_size(x, share);
 	return stopped_by ? -EINTR : 0;
 }
@@ -308,7 +287,7 @@ static int export_to(struct export_job *x)
 	r = x->format == TO_PARQUET ? write_folder(x, &e)
 	    : x->output		    ? write_file(x, &e)
 				    : write_rows(x, stdout, &e);
-	hide_progress(x);
+	progress_hide(&x->progress);
 	if (x->in.devices && !trace_query_activities(x->in.query))
 		fputs("ditrace: the trace has nothing that devices did, of what was chosen\n",
 		      stderr);
@@ -342,7 +321,6 @@ int cmd_export(int argc, char **argv)
 	struct export_job x = {.in.path = "ditrace.data"};
 	x.in.choice = &x.choice;
 	x.in.watch = (struct export_watch){.look = look, .arg = &x};
-	x.shows_progress = isatty(STDERR_FILENO);
 	const struct option_def options[] = {
 	    {0, "to", OPTION_CHOICE, &x.format, "FORMAT",
 	     "csv (default), chrome, folded, html, parquet, perfetto, speedscope, sqlite or svg",
@@ -372,8 +350,10 @@ int cmd_export(int argc, char **argv)
 		"html        a page for a browser: steps, flame graphs, a timeline, tables\n"
 		"parquet     a partitioned data set in the folder of -o, for DuckDB, Spark, "
 		"pandas\n"
+		"perfetto    protobuf for https://ui.perfetto.dev, smaller than chrome\n"
 		"speedscope  https://www.speedscope.app\n"
 		"sqlite      a database with the views \"calls\", \"on_devices\" and \"sampled\"\n"
+		"svg         a flame graph alone\n"
 		"Of a file with ops and samples chrome, html and sqlite have both, the others "
 		"the ops. What devices did is in chrome, html, perfetto and sqlite.",
 	    .max_operands = 1,

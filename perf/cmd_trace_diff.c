@@ -40,39 +40,55 @@ static int add_event(struct aggregate *sum, struct op_event *ev)
 	return aggregate_add(sum, ev);
 }
 
-static int sum_up(const char *path, struct trace_query *query, struct aggregate *sum, struct err *e)
+/* Of a trace without all ops it is not known what a step is. */
+static int sum_up(const char *path, struct trace_query *query, struct aggregate *sum,
+		  struct breakdown *steps, bool *has_steps, struct err *e)
 {
+	struct read_progress progress = {0};
 	struct trace_item item;
 	int n, r = 0;
 	while (!r && (n = trace_query_next(query, &item, e)) > 0) {
 		if (item.type == TRACE_LOST)
 			aggregate_lost(sum, item.lost.count);
+		else if (item.type == TRACE_CHOSEN)
+			*has_steps = false;
 		else if (item.type == TRACE_SUM)
 			r = aggregate_add_sum(sum, &item.sum);
-		else if (item.type == TRACE_EVENT && trace_query_chooses(query, &item.event))
-			r = add_event(sum, &item.event);
-		else if (item.type == TRACE_EVENT)
+		else if (item.type == TRACE_EVENT && trace_query_chooses(query, &item.event)) {
+			r = breakdown_add(steps, &item.event);
+			r = r ? r : add_event(sum, &item.event);
+		} else if (item.type == TRACE_EVENT)
 			aggregate_pass(sum);
+		if (progress_is_due(&progress))
+			progress_show(&progress, path, trace_query_share(query));
 	}
+	progress_hide(&progress);
 	return r ? err_set(e, r, "no memory to sum up %s", path) : n;
 }
 
 /* Returns 0; 1 for a truncated or damaged trace, which is compared up to that point; or -errno.
  * Messages are already printed. */
-static int read_trace(const char *path, const struct trace_choice *choice, struct aggregate **out)
+static int read_trace(const char *path, const struct trace_choice *choice, struct aggregate **out,
+		      struct breakdown_result *of_steps)
 {
+	struct breakdown *steps = breakdown_new();
+	bool has_steps = !trace_choice_of_calls(choice);
 	const struct trace_query_opts opts = {
 	    .choice = *choice, .kinds = TRACE_OPS, .unchosen = true};
 	struct err e = {0};
 	struct trace_query *query = NULL;
 	int r = trace_query(path, &opts, &query, &e);
 	if (r) {
+		breakdown_free(steps);
 		trace_query_end(query, 0, r, &e);
 		return r;
 	}
 	*out = aggregate_new(TRACE_DIFF_KEYS | (choice->ops ? AGGREGATE_MARKS : 0));
-	r = *out ? sum_up(path, query, *out, &e)
-		 : err_set(&e, -ENOMEM, "no memory to sum up %s", path);
+	r = *out && steps ? sum_up(path, query, *out, steps, &has_steps, &e)
+			  : err_set(&e, -ENOMEM, "no memory to sum up %s", path);
+	if (steps && has_steps)
+		breakdown_get(steps, of_steps);
+	breakdown_free(steps);
 	trace_query_end(query, TRACE_SAY_LEFT_OUT, r, &e);
 	return r == -ENODATA || r == -EBADMSG ? 1 : r == -EAGAIN ? 0 : r;
 }
@@ -119,8 +135,8 @@ static int compare_traces(struct trace_diff_job *j, char **paths)
 	double threshold;
 	if (parse_threshold(j->threshold, &threshold))
 		return EXIT_NOT_READ;
-	int first = read_trace(paths[0], &j->choice, &j->a);
-	int second = first < 0 ? first : read_trace(paths[1], &j->choice, &j->b);
+	int first = read_trace(paths[0], &j->choice, &j->a, &j->print.steps_a);
+	int second = first < 0 ? first : read_trace(paths[1], &j->choice, &j->b, &j->print.steps_b);
 	if (second < 0)
 		return EXIT_NOT_READ;
 	if (trace_diff(j->a, j->b, threshold, &j->found)) {

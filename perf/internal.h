@@ -24,6 +24,7 @@ struct report {
 	struct report_columns chosen;
 	struct trace_choice choice;
 	struct trace_query *query;
+	struct read_progress progress;
 	struct aggregate *sum, *gap_sum; /* gap_sum: for --gaps */
 	struct gaps between;
 	struct kernels *kernels;    /* for --group kernel */

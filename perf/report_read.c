@@ -100,6 +100,8 @@ static int add_memory(struct report *p, const struct memory_event *m)
 
 static int add_item(struct report *p, const struct trace_item *item)
 {
+	if (progress_is_due(&p->progress))
+		progress_show(&p->progress, p->path, trace_query_share(p->query));
 	switch (item->type) {
 	case TRACE_EVENT:
 		return add_event(p, &item->event);
@@ -184,6 +186,7 @@ static int read_ahead(struct report *p, struct err *e)
 		while (!r && done < n && (last || n - done == AHEAD))
 			r = add_item(p, &items[done++ % AHEAD]);
 	}
+	progress_hide(&p->progress);
 	r = r ? r : aggregate_end(p->sum);
 	return r ? err_set(e, r, "no memory to sum up %s", p->path) : end;
 }
@@ -205,6 +208,7 @@ int report_read(struct report *p, struct err *e)
 		return read_ahead(p, e);
 	while (!r && (n = trace_query_next(p->query, &item, e)) > 0)
 		r = add_item(p, &item);
+	progress_hide(&p->progress);
 	r = r ? r : aggregate_end(p->sum);
 	r = r || !p->blocks ? r : code_blocks_finish(p->blocks);
 	return r ? err_set(e, r, "no memory to sum up %s", p->path) : n;

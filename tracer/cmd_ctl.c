@@ -218,12 +218,13 @@ int cmd_ctl(int argc, char **argv)
 	};
 	const struct command command = {
 	    .name = "ctl",
-	    .operands = "PID [status|off|FEATURE add LIST|remove LIST|all|off]",
+	    .operands = "PID [status | off | FEATURE ORDER]",
 	    .about =
 		"Show what ditrace's library does in a process, change what functions do there, "
 		"or take it out.",
 	    .options = options,
-	    .notes = "FEATURE: fallback, cast, compare, overflow, capture, print or time.",
+	    .notes = "FEATURE: fallback, cast, compare, overflow, capture, print or time.\n"
+		     "ORDER: add LIST, remove LIST, all or off.",
 	    .min_operands = 1,
 	    .max_operands = 4,
 	    .operand_words = {NULL, whats, hows},

@@ -24,13 +24,14 @@ static const char *shapes_of(const struct aggregate_row *r)
 	return r->shape ? r->shape : "";
 }
 
-/* The rows of a line stand together, those of the forward first, of these the rows of an op, and
- * of these the rows of the same shapes. */
+/* The rows of a line stand together, those of workers last, of each those of the forward first, of
+ * these the rows of an op, and of these the rows of the same shapes. */
 static int compare_line_rows(const void *a, const void *b)
 {
 	const struct line_row *x = a, *y = b;
 	int c = strcmp(x->r->file, y->r->file);
 	c = c ? c : compare_numbers(x->r->line, y->r->line);
+	c = c ? c : compare_numbers(x->r->worker, y->r->worker);
 	c = c ? c : compare_numbers(x->is_gap, y->is_gap);
 	c = c || x->is_gap
 		? c
@@ -56,10 +57,7 @@ static void add_row(struct annotate_line *l, const struct line_row *row)
 			: r->phase == PHASE_FORWARD ? &l->forward_ns
 						    : &l->backward_ns;
 	*sum += row->is_gap ? r->total_ns : r->self_ns;
-	l->is_worker &= r->worker;
-	if (r->worker)
-		*(row->is_gap ? &l->worker_no_op_ns : &l->worker_ns) +=
-		    row->is_gap ? r->total_ns : r->self_ns;
+	l->is_worker = r->worker;
 	l->calls += row->is_gap ? 0 : r->calls;
 	l->function = l->function ? l->function : r->function;
 	l->text = l->text ? l->text : r->text;
@@ -109,20 +107,29 @@ static bool is_same_file(const struct line_row *a, const struct line_row *b)
 	return !strcmp(a->r->file, b->r->file);
 }
 
+static bool is_same_line(const struct line_row *a, const struct line_row *b)
+{
+	return is_same_file(a, b) && a->r->line == b->r->line && a->r->worker == b->r->worker;
+}
+
 /* The lines of the file that begins with rows[0]. Returns the number of its rows. */
 static size_t add_lines(struct annotate_file *f, const struct line_row *rows, size_t n)
 {
 	size_t first = 0, end;
+	bool others = false;
 	for (; first < n && is_same_file(&rows[0], &rows[first]); first = end) {
 		struct annotate_line *l = &f->lines[f->n++];
-		*l = (struct annotate_line){.line = rows[first].r->line, .is_worker = true};
-		for (end = first;
-		     end < n && is_same_file(&rows[0], &rows[end]) && rows[end].r->line == l->line;
-		     end++) {
+		l->line = rows[first].r->line;
+		for (end = first; end < n && is_same_line(&rows[first], &rows[end]); end++) {
 			add_row(l, &rows[end]);
-			add_row(&f->sum, &rows[end]);
+			add_row(rows[end].r->worker ? &f->workers : &f->sum, &rows[end]);
 		}
+		others |= !l->is_worker;
 		find_op(l, rows + first, end - first);
+	}
+	if (!others) {
+		f->sum = f->workers;
+		f->workers = (struct annotate_line){0};
 	}
 	return first;
 }

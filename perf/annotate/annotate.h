@@ -26,19 +26,19 @@ struct annotate_line {
 	uint64_t forward_ns;  /* self times of its ops */
 	uint64_t backward_ns; /* of its backward nodes, and of what ran in the backward */
 	uint64_t no_op_ns;    /* in no op, up to an op of the line */
-	uint64_t worker_ns, worker_no_op_ns; /* of these, what threads took that load data */
-	bool is_worker;			     /* all of it is of threads that load data for others */
-	const char *op;	     /* that of the longest total time, in the forward if there is one;
-				NULL: no op, only time in none */
-	const char *shapes;  /* of the arguments in most of this time */
-	size_t other_shapes; /* how many others there were */
+	bool is_worker;	      /* all of it is of threads that load data for others; else none */
+	const char *op;	      /* that of the longest total time, in the forward if there is one;
+				 NULL: no op, only time in none */
+	const char *shapes;   /* of the arguments in most of this time */
+	size_t other_shapes;  /* how many others there were */
 };
 
 struct annotate_file {
 	const char *path;
-	struct annotate_line *lines; /* by number */
+	struct annotate_line *lines; /* by number; of the same number, that of workers is second */
 	size_t n;
-	struct annotate_line sum; /* times and calls */
+	/* Times and calls. If workers alone run the file `sum` is theirs and `workers` is empty. */
+	struct annotate_line sum, workers;
 };
 
 struct annotation {
@@ -71,7 +71,7 @@ int annotate_print(FILE *f, const struct annotation *a, const struct annotate_op
 
 /* {"observed_ns": ..., "files": [{"file", "self_percent", "lines": [...]}]}. A line has line,
  * function, text, self_percent, calls, forward_ns, backward_ns, no_op_ns, worker, op, shapes,
- * other_shapes. 0 or -EIO. */
+ * other_shapes; one that workers run, too, is there twice. 0 or -EIO. */
 int annotate_print_json(FILE *f, const struct annotation *a, const struct annotate_opts *opts);
 
 /* A line for each, with its file, and a header. 0 or -EIO. */

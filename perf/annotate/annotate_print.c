@@ -19,19 +19,26 @@ struct shown {
 	bool *is;
 };
 
-/* Of lines that workers alone run, of their time. */
+static uint64_t self_ns(const struct annotate_line *l)
+{
+	return l->forward_ns + l->backward_ns;
+}
+
+/* Of what workers run, of their time. */
+static uint64_t whole_ns(const struct annotation *a, const struct annotate_line *l)
+{
+	return l->is_worker ? a->workers_ns : a->observed_ns;
+}
+
 static double self_percent(const struct annotation *a, const struct annotate_line *l)
 {
-	uint64_t ns = l->forward_ns + l->backward_ns;
-	return l->is_worker ? report_percent(ns, a->workers_ns)
-			    : report_percent(ns - l->worker_ns, a->observed_ns);
+	return report_percent(self_ns(l), whole_ns(a, l));
 }
 
 /* No sum with the above: in no op a thread may wait for another one that runs the backward. */
 static double no_op_percent(const struct annotation *a, const struct annotate_line *l)
 {
-	return l->is_worker ? report_percent(l->no_op_ns, a->workers_ns)
-			    : report_percent(l->no_op_ns - l->worker_no_op_ns, a->observed_ns);
+	return report_percent(l->no_op_ns, whole_ns(a, l));
 }
 
 static bool is_left_out(const struct annotation *a, const struct annotate_line *l,
@@ -165,6 +172,12 @@ static void show_headers(const struct source *s, struct shown *w, size_t i)
 	}
 }
 
+/* What workers took at a line that others run, too, is only in the title. */
+static bool is_second(const struct annotate_file *f, size_t i)
+{
+	return i && f->lines[i].line == f->lines[i - 1].line;
+}
+
 static void choose_lines(const struct source *s, const struct annotation *a,
 			 const struct annotate_file *f, const struct annotate_opts *o,
 			 struct shown *w)
@@ -172,7 +185,7 @@ static void choose_lines(const struct source *s, const struct annotation *a,
 	for (size_t k = 0; k < f->n; k++) {
 		const struct annotate_line *l = &f->lines[k];
 		size_t at = (size_t)l->line - 1, i = at < AROUND ? 0 : at - AROUND;
-		if (!l->line || at >= s->n)
+		if (!l->line || at >= s->n || is_second(f, k))
 			continue;
 		w->figures[at] = l;
 		if (is_left_out(a, l, o))
@@ -204,7 +217,7 @@ static void add_known(struct table *t, const struct annotation *a, const struct 
 	for (size_t i = 0; i < f->n; i++) {
 		const struct annotate_line *l = &f->lines[i];
 		bool has_place = s->lines && l->line && (size_t)l->line <= s->n;
-		if (!has_place && !is_left_out(a, l, o))
+		if (!has_place && !is_second(f, i) && !is_left_out(a, l, o))
 			add_line(t, a, l, (size_t)l->line, l->text ? l->text : "");
 	}
 }
@@ -249,20 +262,19 @@ static void print_no_op(FILE *f, uint64_t ns)
 static void print_title(FILE *f, const struct annotation *a, const struct annotate_file *file,
 			const struct source *s)
 {
-	const struct annotate_line *l = &file->sum;
-	const uint64_t ns = l->forward_ns + l->backward_ns;
+	const struct annotate_line *l = &file->sum, *workers = &file->workers;
 	char took[32], whole[32];
 	putc('\n', f);
 	text_print_safe(f, file->path);
 	fprintf(f, "\n%.1f %%, %s of %s", self_percent(a, l),
-		text_ns(took, sizeof(took), l->is_worker ? ns : ns - l->worker_ns),
-		text_ns(whole, sizeof(whole), l->is_worker ? a->workers_ns : a->observed_ns));
-	print_no_op(f, l->is_worker ? l->no_op_ns : l->no_op_ns - l->worker_no_op_ns);
+		text_ns(took, sizeof(took), self_ns(l)),
+		text_ns(whole, sizeof(whole), whole_ns(a, l)));
+	print_no_op(f, l->no_op_ns);
 	if (l->is_worker)
 		fputs(", of workers", f);
-	else if (l->worker_ns || l->worker_no_op_ns) {
-		fprintf(f, "; workers: %s", text_ns(took, sizeof(took), l->worker_ns));
-		print_no_op(f, l->worker_no_op_ns);
+	else if (workers->is_worker) {
+		fprintf(f, "; workers: %s", text_ns(took, sizeof(took), self_ns(workers)));
+		print_no_op(f, workers->no_op_ns);
 	}
 	if (!s->lines)
 		fprintf(f, "\nonly the recorded lines: %s", s->why);

@@ -169,7 +169,7 @@ static void print_node(const struct graph *g, const struct call_node *n, const c
 {
 	char line[DEPTH_MAX * 4 + 1024], name[768], count[32] = "";
 	char memory[NMEMORY * (MEMORY_WIDTH + 8)];
-	text_safe(name, sizeof(name), n->name);
+	text_safe(name, sizeof(name), n->is_op ? op_text(n->name) : n->name);
 	if (g->opts->samples ? n->calls > 0 : n->is_op || g->opts->callers)
 		text_count(count, sizeof(count), n->calls);
 	memory_cells(g, n, memory, sizeof(memory));

@@ -20,8 +20,8 @@ struct call_memory {
 };
 
 struct call_node {
-	const char *name; /* op, or frame "function (train.py:33)"; equal names of a kind share the
-			     string */
+	const char *name; /* op, for people by op_text, or frame "function (train.py:33)"; equal
+			     names of a kind share the string */
 	uint32_t name_id; /* equal for equal names of one kind */
 	uint32_t parent;  /* index, less than the node's own, or CALL_TREE_ROOT */
 	bool is_op;

@@ -63,7 +63,7 @@ int64_t call_name_of(struct call_tree *t, const void *of, const char *name)
 
 int64_t call_op_name(struct call_tree *t, const struct op_desc *op)
 {
-	return call_name_of(t, op, op_text(op->name));
+	return call_name_of(t, op, op->name);
 }
 
 /* `phase`: of an op that is a node of its own in each phase; else 0. */

@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "perf/report/aggregate.h"
+#include "perf/report/report.h"
 
 enum {
 	TRACE_DIFF_KEYS = AGGREGATE_DEFAULT | AGGREGATE_SHAPE | AGGREGATE_BATCHES,
@@ -48,8 +49,9 @@ void trace_diff_free(struct trace_diff *d);
 
 struct trace_diff_print {
 	const struct aggregate *a, *b;
-	bool all;     /* also rows that have not changed */
-	size_t limit; /* most rows of the table; 0: all */
+	struct breakdown_result steps_a, steps_b; /* .steps 0: not known */
+	bool all;				  /* also rows that have not changed */
+	size_t limit;				  /* most rows of the table; 0: all */
 	struct terminal terminal;
 };
 

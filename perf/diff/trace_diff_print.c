@@ -127,6 +127,20 @@ static int print_table(FILE *f, const struct trace_diff *d, const struct trace_d
 	return r;
 }
 
+/* The answer first. Whether it is noise is told by nothing but the number of steps. */
+static void print_steps(FILE *f, const struct breakdown_result *a, const struct breakdown_result *b)
+{
+	char before[32], after[32], na[32], nb[40];
+	if (!a->steps || !b->steps || !a->median_ns)
+		return;
+	fprintf(f, "step %s -> %s (%+.0f %%, medians of %s and of %s)\n",
+		text_ns(before, sizeof(before), a->median_ns),
+		text_ns(after, sizeof(after), b->median_ns),
+		100 * ((double)b->median_ns / (double)a->median_ns - 1),
+		text_count(na, sizeof(na), a->steps),
+		text_counted(nb, sizeof(nb), b->steps, "step"));
+}
+
 static void print_side(FILE *f, const char *name, const struct aggregate *a)
 {
 	struct aggregate_totals t;
@@ -143,6 +157,7 @@ static void print_side(FILE *f, const char *name, const struct aggregate *a)
 
 int trace_diff_print(FILE *f, const struct trace_diff *d, const struct trace_diff_print *opts)
 {
+	print_steps(f, &opts->steps_a, &opts->steps_b);
 	print_side(f, "before", opts->a);
 	print_side(f, "after ", opts->b);
 	if (fabs(d->calls_ratio - 1) > 0.01)
@@ -209,7 +224,8 @@ static void json_row(struct json_out *j, const struct trace_diff_row *r)
 	json_close(j, '}');
 }
 
-static void json_total(struct json_out *j, const char *key, const struct aggregate *a)
+static void json_total(struct json_out *j, const char *key, const struct aggregate *a,
+		       const struct breakdown_result *steps)
 {
 	struct aggregate_totals t;
 	aggregate_totals(a, &t);
@@ -218,6 +234,11 @@ static void json_total(struct json_out *j, const char *key, const struct aggrega
 	json_u64(j, "self_ns", t.self_ns);
 	json_u64(j, "lost", t.lost);
 	json_u64(j, "summed", t.summed);
+	json_u64(j, "steps", steps->steps);
+	if (steps->steps)
+		json_u64(j, "step_median_ns", steps->median_ns);
+	else
+		json_nothing(j, "step_median_ns");
 	json_close(j, '}');
 }
 
@@ -226,8 +247,8 @@ int trace_diff_print_json(FILE *f, const struct trace_diff *d, const struct trac
 	struct json_out j = {.f = f};
 	json_open(&j, NULL, '{');
 	json_open(&j, "summary", '{');
-	json_total(&j, "before", opts->a);
-	json_total(&j, "after", opts->b);
+	json_total(&j, "before", opts->a, &opts->steps_a);
+	json_total(&j, "after", opts->b, &opts->steps_b);
 	json_u64(&j, "changed", d->changed);
 	json_format(&j, "calls_ratio", "%.4f", d->calls_ratio);
 	json_format(&j, "time_ratio", "%.4f", d->time_ratio);

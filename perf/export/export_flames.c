@@ -40,7 +40,8 @@ static void put_path(FILE *f, const struct call_node *nodes, uint32_t at)
 	for (; at != CALL_TREE_ROOT && n < sizeof(path) / sizeof(path[0]); at = nodes[at].parent)
 		path[n++] = at;
 	while (n--) {
-		put_name(f, nodes[path[n]].name);
+		put_name(f,
+			 nodes[path[n]].is_op ? op_text(nodes[path[n]].name) : nodes[path[n]].name);
 		if (n)
 			putc(';', f);
 	}

@@ -189,7 +189,7 @@ static int put_frames(struct json_out *j, const struct call_node *nodes, size_t 
 	if (!names)
 		return -ENOMEM;
 	for (size_t i = 0; i < n; i++)
-		names[nodes[i].name_id] = nodes[i].name;
+		names[nodes[i].name_id] = nodes[i].is_op ? op_text(nodes[i].name) : nodes[i].name;
 	for (uint32_t i = 0; i < most; i++) {
 		json_line(j);
 		json_open(j, NULL, '{');

@@ -226,7 +226,7 @@ static void add_slowest(struct headline *h, const struct aggregate *a,
 				 report_op_name(most[k]->op), at);
 	}
 	if (is_part)
-		line.brief[0] = '\0';
+		snprintf(line.brief, sizeof(line.brief), "steps are %.0f %% of all time", steps);
 	line.takes = true;
 	line.spare = !is_part;
 	if (line.text[0])
@@ -318,6 +318,7 @@ static void add_compilations(struct headline *h, const struct aggregate *a,
 		     text_counted(n, sizeof(n), b->compilations, "compilation"),
 		     most && b->compilations > 1 ? ", most" : "",
 		     most ? headline_where(at, sizeof(at), most, files) : "");
+	snprintf(line.brief, sizeof(line.brief), "compiling %s besides", ns);
 	if (b->compile_steps)
 		headline_add(&line, "; %s with it left out",
 			     text_counted(steps, sizeof(steps), b->compile_steps, "step"));

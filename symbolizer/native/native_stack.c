@@ -11,6 +11,7 @@
 #include "base/arena.h"
 #include "base/text.h"
 #include "symbolizer/code/arch_x86_64.h"
+#include "symbolizer/event/event.h"
 
 static pid_t next_thread(Dwfl *dwfl, void *arg, void **thread_arg)
 {
@@ -314,7 +315,8 @@ int native_stack_print(FILE *f, const char *indent, pid_t pid, const struct nati
 		return n;
 	n = native_stacks_walk(s, t, frames, NATIVE_FRAMES, &whole, e);
 	for (int i = 0; i < n; i++)
-		print_frame(f, indent, &frames[i]);
+		if (!frames[i].file || !native_file_is_python(frames[i].file))
+			print_frame(f, indent, &frames[i]);
 	native_stacks_close(s);
 	return n;
 }

@@ -109,7 +109,8 @@ unsigned native_stacks_source(struct native_stacks *s, uint64_t pc, struct nativ
 void native_stacks_describe(struct native_stacks *s, uint64_t pc, struct native_frame *out);
 
 /* Print up to NATIVE_FRAMES frames of a thread of process `pid`, innermost first, one per line
- * after `indent`: the function's name and its library, or the address if there is no symbol.
+ * after `indent`: the function's name and its library, or the address if there is no symbol; none
+ * of the interpreter.
  * Returns the number of frames, or -errno with *e. */
 int native_stack_print(FILE *f, const char *indent, pid_t pid, const struct native_thread *t,
 		       struct err *e);

@@ -36,6 +36,15 @@ static int usage(const char *word, struct err *e)
 			   "or status");
 }
 
+/* It might be meant to be the whole list, or to be added to it. */
+static int only_a_list(const char *feature, const char *word, struct err *e)
+{
+	err_set(e, -EINVAL, "%s: \"%s\" is nothing that ctl can do here", feature, word);
+	return err_hint(e,
+			"a function is added by: %s add %s; else there are remove LIST, all, off",
+			feature, word);
+}
+
 /* If nothing is left of a list, turn the feature off: an empty list would mean all. */
 static int remove_ops(struct intervene_rule *x, const char *list, struct err *e)
 {
@@ -154,8 +163,10 @@ static int change(struct intervene_rules *r, int f, const char *word, const char
 		return intervene_rules_cast(r, word, e);
 	if (f == INTERVENE_COMPARE && !strcmp(word, "budget") && list)
 		return intervene_rules_budget(r, list, e);
-	if ((!adds && !removes && !all && !off) || ((all || off) && list))
-		return usage(list && (all || off) ? list : word, e);
+	if ((all || off) && list)
+		return usage(list, e);
+	if (!adds && !removes && !all && !off)
+		return list ? usage(word, e) : only_a_list(intervene_names[f], word, e);
 	if (f == INTERVENE_CAST && !r->casts && !off) {
 		err_set(e, -EINVAL, "cast: there are no dtypes yet");
 		return err_hint(e, "first: cast 'torch.float16->torch.float32'");

@@ -46,7 +46,7 @@ static int open_sums(struct page_sums *s, const struct export_in *in, struct err
 	s->ops = aggregate_new(AGGREGATE_DEFAULT | flags);
 	s->lines = aggregate_new(AGGREGATE_LINE | AGGREGATE_PHASE | flags);
 	s->modules = aggregate_new(AGGREGATE_MODULE | AGGREGATE_PHASE | flags);
-	s->in_no_op = aggregate_new(AGGREGATE_LINE);
+	s->in_no_op = aggregate_new(AGGREGATE_LINE | AGGREGATE_WORKERS);
 	s->breakdown = in->choice->when ? NULL : breakdown_new();
 	if (!s->ops || !s->lines || !s->modules || !s->in_no_op ||
 	    (!in->choice->when && !s->breakdown))
@@ -230,7 +230,7 @@ static int64_t cell(enum column c, const struct call_node *node, const struct fo
 	case PARENT:
 		return node->parent == CALL_TREE_ROOT ? -1 : (int64_t)all[node->parent].number;
 	case NAME:
-		return page_name(names, node->name);
+		return page_name(names, node->is_op ? op_text(node->name) : node->name);
 	case KIND:
 		return node->is_op ? 1 + node->phase : 0;
 	case SELF:

@@ -36,7 +36,8 @@ find_it() {
 	like "$mode: the op" "$T/err" "^ditrace: the first NaN or infinity: $op gave [0-9]+ \\+inf, and all that it was given is finite"
 	like "$mode: its line" "$T/err" "^    .*nan.py:$line "
 	like "$mode: the native stack, from the op" "$T/err" '^    at::_ops::div__?Tensor::call\(.*\(libtorch_cpu'
-	like "$mode: to the start of the program" "$T/err" '^    _start  \('
+	like "$mode: to the start of the program" "$T/err" '^    __libc_start_main  \(libc'
+	unlike "$mode: without the interpreter" "$T/err" '^    .*  \((lib)?python3[^ ]*\)$'
 	like "$mode: said at the end, too" "$T/err" "the first NaN or infinity came from $op, id [0-9]+, at nan.py:$line "
 	like "$mode: as the last line" <(tail -n 1 "$T/err") "the first NaN or infinity came from"
 	is "$mode: which engine, and why, once" "$(grep -c 'engine is ptrace, since --first-nan' "$T/err")" 1

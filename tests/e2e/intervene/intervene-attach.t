@@ -142,6 +142,7 @@ switches() {
 	order compare remove torch.add
 	like "the last that is removed" "$T/ctl" '^functions: compare +off$'
 	error "what it cannot do is said" 'is nothing that ctl can do' "$DITRACE" ctl "$target" compare never
+	like "and how a function is added" "$T/error" 'hint: .*: compare add never; '
 	error "a function that the process does not have is refused" 'has no function "torch.ad"' "$DITRACE" ctl "$target" compare add torch.ad
 	error "so are wrong lists" 'is not a regular expression' "$DITRACE" ctl "$target" compare add '('
 	ok "and left" finished

@@ -22,6 +22,7 @@ error "depth 0" . "$DITRACE" run --depth 0 -o "$T/data" -- true
 error "a phase that is none" 'sideways' "$DITRACE" run --phase sideways -o "$T/data" -- true
 error "a format that is none" 'xml' "$DITRACE" script --format xml "$T/data"
 error "an export that is none" 'nowhere' "$DITRACE" export "$T/data" --to nowhere
+error "two exports at once" '--format folded and --to csv are two values' "$DITRACE" export "$T/data" --format folded --to csv
 error "an output in a folder that is not there" 'nothing' "$DITRACE" run -o /nothing/here/data -- true
 error "an output on a read-only filesystem" . "$DITRACE" run -o /proc/ditrace.data -- true
 

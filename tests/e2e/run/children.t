@@ -9,6 +9,15 @@ fills() {
 	verify run/fills "$T/events.$1.jsonl"
 }
 
+# What an op's line took, in ops and in none, of workers and of others.
+workers_apart() {
+	"$DITRACE" report --percent-limit 0 --group line,phase --format csv "$T/data" >"$T/rows" && "$DITRACE" report --percent-limit 0 --gaps --format csv "$T/data" >"$T/gaps" &&
+		"$DITRACE" report --percent-limit 0 --group op,line,phase,shape --format csv "$T/data" >"$T/shapes" &&
+		"$DITRACE" annotate -i "$T/data" --format json | verify trace/annotated "$T/rows" "$T/gaps" "$T/shapes" &&
+		[ "$("$DITRACE" annotate -i "$T/data" --format csv | grep -E '/fork.py,[0-9]+,settle' | cut -d, -f 2 | uniq -c | awk '{ print $1 }')" = 2 ] &&
+		"$DITRACE" export --to html -o "$T/page.html" "$T/data" && verify trace/page_gaps "$T/page.html" "$T/gaps"
+}
+
 # A shell starts one process, which finally execs another program.
 children() {
 	[ "$ENGINE" = bpf ] || of_first_torch || { skip "$ENGINE has run with another torch: make test-long"; return; }
@@ -29,6 +38,7 @@ ran 6"
 	like "the workers of a DataLoader are named" "$T/report" ' DataLoader worker 1$'
 	ok "totals are the same everywhere, and shares no more than all" verify trace/totals "$T/data"
 	like "and are counted in their program's line" "$T/report" '^ditrace: .* more, 2 DataLoader workers, torch '
+	ok "the lines of annotate and of the page have what workers took apart" workers_apart
 	in_long || { skip "a late import of the program itself: make test-long"; return; }
 	ok "a late import runs traced" trace -- "$PY" late_import.py 1
 	events

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# annotate: what a file must be like to be shown, which files are, wrong ones.
+# annotate: what a file must be like to be shown, which files are, wrong ones; and what is told while a trace is read.
 . "$(dirname "$0")/../lib.sh"
 [ -x "$DITRACE" ] || { echo "Bail out! $DITRACE is not built" && exit 1; }
 
@@ -56,4 +56,17 @@ mkfifo "$src"
 is "a pipe is not opened" "$(A | grep -c '^only the recorded lines: the file cannot be read')" 1
 head -c 600 "$T/data" >"$T/cut"
 error "a cut trace" cut "$DITRACE" annotate -i "$T/cut"
+
+# on_terminal COMMAND...: what it writes on a terminal
+on_terminal() {
+	PAGER=cat python3 -c 'import pty, sys; pty.spawn(sys.argv[1:])' "$DITRACE" "$@" >"$T/terminal" </dev/null
+}
+
+ok "a longer trace" "$BUILD/tests/tools/trace_tool" "$T/long" 2000 "$here/golden/model.py"
+for command in "report $T/long" "annotate -i $T/long" "diff $T/long $T/long" "export -o $T/csv $T/long"; do
+	on_terminal $command
+	like "${command%% *} says how far it has read" "$T/terminal" '^'$'\r\x1b''\[Kditrace: long: [0-9]+ % read'$'\r\x1b''\[K'
+done
+"$DITRACE" report "$T/long" 2>"$T/error" >&2
+unlike "but only on a terminal" "$T/error" '% read'
 done_testing

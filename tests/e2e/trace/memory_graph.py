@@ -3,8 +3,6 @@
 import json
 import sys
 
-from jsonl import shown
-
 report, by_op, callees, callers = (json.load(open(f, encoding="utf-8")) for f in sys.argv[1:5])
 KEYS = "alloc_bytes", "freed_bytes", "device_alloc_bytes", "device_freed_bytes"
 
@@ -30,7 +28,7 @@ assert min(memory(report["rows"])) > 0
 assert memory(callees) == memory(report["rows"]), (memory(callees), memory(report["rows"]))
 for node in callees:
     check(node)
-ops = {shown(r["op"]): memory([r]) for r in by_op["rows"] if r["op"] and any(memory([r]))}
+ops = {r["op"]: memory([r]) for r in by_op["rows"] if r["op"] and any(memory([r]))}
 roots = {n["name"]: memory([n]) for n in callers if n["kind"] == "op" and any(memory([n]))}
 assert roots == ops and "(in no op)" in ops, (roots, ops)
 # Where an op is called by another, its memory is below that.

@@ -58,6 +58,8 @@ try:
     for tab, drawn in ("ops", "#table tbody tr"), ("modules", "#tree tbody tr"), ("source", "#lines td.code"):
         b.says(f"location.hash = {tab!r}")
         assert settled(f"byId('part-' + {tab!r}).classList.contains('on') && document.querySelectorAll({drawn!r}).length"), tab
+    gaps = "filesOf().flatMap(f => [...f.lines.values()]).reduce((sum, l) => sum + l.none, 0)"
+    assert b.says(f"(was => was > 0 && (data.in_no_op.rows.push({{...data.in_no_op.rows.find(r => r.file), worker: true}}), {gaps} === was))({gaps})")
     names = b.says("[...shortNames(['/a/x.py', '/b/x.py', '/a/x.py', '/b/y.py', 'x.py']).values()]")
     assert names == ["a/x.py", "b/x.py", "y.py", "x.py"], names
     peaks = b.says("highestPeaks([['cpu', 3], ['cpu', 9], ['cuda:0', 0], ['cpu', 5]].map(([device, peak_bytes]) => ({device, peak_bytes})))")

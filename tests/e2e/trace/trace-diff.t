@@ -31,7 +31,12 @@ assert first["op"] == "aten::mm" and "shape" in first["verdict"], first'
 # Durations depend on the machine, so tests/bench/diff.py covers them; all else is certain for two equal runs.
 equal_runs() {
 	"$DITRACE" diff --all --format json "$T/run1.data" "$T/run2.data" >"$T/rows"
-	[ $? -le 1 ] && verify trace/equal_runs "$T/rows"
+	[ $? -le 1 ] || return 1
+	local i
+	for i in 1 2; do
+		"$DITRACE" report --format json "$T/run$i.data" >"$T/report$i.json"
+	done
+	verify trace/equal_runs "$T/rows" "$T"/report[12].json
 }
 
 diffs() {
@@ -89,6 +94,9 @@ trains() {
 	done
 	ok "the rows of two equal runs are the same, and called as often" equal_runs
 	"$DITRACE" diff "$T/run1.data" "$T/run2.data" >"$T/table"
+	like "how long a step takes is told first" <(head -n 1 "$T/table") '^step [0-9.]+ [mu]?s -> [0-9.]+ [mu]?s \([-+][0-9]+ %, medians of [1-9] and of [1-9] steps\)$'
+	"$DITRACE" diff --ops mm "$T/run1.data" "$T/run2.data" >"$T/part"
+	unlike "of some ops it is not known" "$T/part" '^step '
 	ok "what rows vary by is told" grep -q '^rows vary by ' "$T/table"
 	parts
 }

@@ -109,6 +109,12 @@ static void given_again(void **state)
 	assert_string_equal(g.ops, "add");
 	assert_int_equal(parse("run --when a --when b x", false, &g, words, &e), -EINVAL);
 	assert_string_equal(e.what, "--when is given twice: a, and b");
+	assert_int_equal(parse("run --format jsonl --to csv x", false, &g, words, &e), -EINVAL);
+	assert_string_equal(e.what,
+			    "--format jsonl and --to csv are two values of the same option");
+	assert_true(parse("run --format text --to csv x", false, &g, words, &e) > 0);
+	assert_true(parse("run --format text --format jsonl x", false, &g, words, &e) > 0);
+	assert_int_equal(g.format, 1);
 	assert_true(parse("run -o a -o b x", false, &g, words, &e) > 0);
 	assert_string_equal(g.output, "b");
 }

@@ -89,7 +89,7 @@ function filesOf() {
     files.get(r.file).total += r.total_ns;
   }
   for (const r of data.in_no_op.rows) {
-    if (!r.file) continue;
+    if (!r.file || r.worker) continue;
     line(r).none += r.total_ns;
     files.get(r.file).total += r.total_ns;
   }

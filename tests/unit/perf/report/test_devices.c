@@ -368,6 +368,7 @@ static void words(void **state)
 struct training {
 	struct aggregate *ops;
 	struct breakdown *steps;
+	bool waits; /* for its data, half of the time */
 };
 
 enum { STEPS = 11, STEP_NS = 1000, BEGIN = 1000000 };
@@ -417,6 +418,9 @@ static void check_headline(struct training *t, int width, const char *want, cons
 {
 	struct breakdown_result steps;
 	breakdown_get(t->steps, &steps);
+	if (t->waits)
+		steps.data =
+		    (struct breakdown_line){.file = "slow.py", .line = 13, .ns = steps.wall_ns / 2};
 	char *text =
 	    printed(t->ops,
 		    (struct report_opts){
@@ -487,6 +491,14 @@ static void a_verdict_is_short(void **state)
 		check_headline(&t, width, width ? peak : "\npeak of memory on cpu: 5.0 KiB, ",
 			       width ? "\npeak of" : peak);
 	}
+	struct training t = train();
+	struct op_event ev = sample_event(1, 0, 0, BEGIN - 10 * STEPS * STEP_NS, BEGIN);
+	assert_int_equal(aggregate_add(t.ops, &ev), 0);
+	t.waits = true;
+	check_headline(&t, 70,
+		       "50 % of a step waits for data in slow.py:13\n"
+		       "10 steps, median 999 ns, p99 999 ns; steps are 8 % of all time\n",
+		       "\nof all time");
 }
 
 static void a_busy_device(void **state)
