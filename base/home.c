@@ -14,6 +14,8 @@
 
 #include "base/files.h"
 
+enum { PRIVATE = 0700, PUBLIC = 0755 };
+
 const char *home_doubt(const struct stat *st, uid_t user)
 {
 	if (!S_ISDIR(st->st_mode))
@@ -85,7 +87,8 @@ int home_open(char path[PATH_MAX], struct home_why *why)
 	return walk_folders(path, why);
 }
 
-int home_enter(char path[PATH_MAX], int in, const char *name, mode_t mode, struct home_why *why)
+/* Make and open the folder `name` of the folder `in`, which is `path`, and extend `path`. */
+static int enter(char path[PATH_MAX], int in, const char *name, mode_t mode, struct home_why *why)
 {
 	char below[PATH_MAX];
 	int n = snprintf(below, sizeof(below), "%s/%s", path, name);
@@ -98,37 +101,45 @@ int home_enter(char path[PATH_MAX], int in, const char *name, mode_t mode, struc
 	return r ? home_refuse(why, path, r) : home_open(path, why);
 }
 
-/* A regular file of this user's, of that size and mode, for reading; -1: there is none. */
-static int open_own(int dir, const char *name, off_t size, mode_t mode)
+int home_make(const char *base, const char *sub, const char *const *names, char path[PATH_MAX],
+	      struct home_why *why)
+{
+	const mode_t mode = geteuid() ? PRIVATE : PUBLIC;
+	if (!base || !*base)
+		return -ENOENT;
+	snprintf(path, PATH_MAX, "%s", base);
+	int at = home_open(path, why);
+	if (at >= 0 && sub)
+		at = enter(path, at, sub, PRIVATE, why);
+	for (; *names && at >= 0; names++)
+		at = enter(path, at, *names, mode, why);
+	return at;
+}
+
+/* Read `n` bytes of a regular file of this user's, of that size and mode. */
+static bool read_own(int dir, const char *name, mode_t mode, off_t size, void *out, size_t n)
 {
 	struct stat st;
 	int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	if (fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
-	    (st.st_mode & 07777) == mode && st.st_size == size)
-		return fd;
+	bool good = fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
+		    (st.st_mode & 07777) == mode && st.st_size == size &&
+		    pread(fd, out, n, 0) == (ssize_t)n;
 	if (fd >= 0)
 		close(fd);
-	return -1;
+	return good;
 }
 
 int home_read(int dir, const char *name, mode_t mode, void *out, size_t n)
 {
-	int fd = open_own(dir, name, (off_t)n, mode);
-	bool good = fd >= 0 && pread(fd, out, n, 0) == (ssize_t)n;
-	if (fd >= 0)
-		close(fd);
-	return good ? 0 : -ENOENT;
+	return read_own(dir, name, mode, (off_t)n, out, n) ? 0 : -ENOENT;
 }
 
 static bool is_there(int dir, const struct home_file *f, mode_t mode)
 {
-	int fd = open_own(dir, f->name, f->size, mode);
-	char *found = fd >= 0 ? malloc(f->n) : NULL;
-	bool good =
-	    found && pread(fd, found, f->n, 0) == (ssize_t)f->n && !memcmp(found, f->bytes, f->n);
+	char *found = malloc(f->n);
+	bool good = found && read_own(dir, f->name, mode, f->size, found, f->n) &&
+		    !memcmp(found, f->bytes, f->n);
 	free(found);
-	if (fd >= 0)
-		close(fd);
 	return good;
 }
 
@@ -202,18 +213,12 @@ int home_cache(const char *name)
 	    {getenv("XDG_CACHE_HOME"), NULL},
 	    {getenv("HOME"), ".cache"},
 	};
+	const char *const names[] = {"ditrace", name, NULL};
 	int r = -ENOENT;
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]) && r < 0; i++) {
-		const char *const names[] = {places[i].sub, "ditrace", name};
 		char path[PATH_MAX];
 		struct home_why why = {0};
-		if (!places[i].base || !*places[i].base)
-			continue;
-		snprintf(path, sizeof(path), "%s", places[i].base);
-		r = home_open(path, &why);
-		for (size_t k = 0; k < sizeof(names) / sizeof(names[0]) && r >= 0; k++)
-			if (names[k])
-				r = home_enter(path, r, names[k], 0700, &why);
+		r = home_make(places[i].base, places[i].sub, names, path, &why);
 	}
 	return r;
 }

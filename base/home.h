@@ -27,9 +27,12 @@ const char *home_doubt(const struct stat *st, uid_t user);
  */
 int home_open(char path[PATH_MAX], struct home_why *why);
 
-/* Make, with this mode whatever the umask is, and open the folder `name` of the folder `in`, whose
- * path is `path`; `in` is closed, `path` extended. As home_open. */
-int home_enter(char path[PATH_MAX], int in, const char *name, mode_t mode, struct home_why *why);
+/* Open the folder `base` and make, unless they are there, the folder `sub` in it (NULL: none), for
+ * its owner alone, and below that the `names` (NULL behind the last), one in the other, which
+ * others may read if they are root's. `path` becomes that of the last. As home_open; -ENOENT, too,
+ * if `base` is NULL or empty. */
+int home_make(const char *base, const char *sub, const char *const *names, char path[PATH_MAX],
+	      struct home_why *why);
 
 /* This user's folder ditrace/`name` for what can be made anew: in /var/cache (root), else in
  * $XDG_CACHE_HOME or $HOME/.cache. A descriptor (O_PATH) or -errno. */

@@ -18,7 +18,7 @@
 #include "tracer/engine/shim/internal.h"
 #include "tracer/engine/shim/jumps.h"
 
-enum { PRIVATE = 0700, PUBLIC = 0755, LIBRARY_MODE = 0555, HOME_FILES = 2 };
+enum { LIBRARY_MODE = 0555, HOME_FILES = 2 };
 
 static struct home_file home_file(unsigned i, struct stub_image *image)
 {
@@ -60,26 +60,6 @@ static bool is_loadable(const char *path)
 	return !path[strcspn(path, " :$")];
 }
 
-/* The library's folder below `base`/`sub` (NULL: `base`): its path; a descriptor or -errno. */
-static int folder(const char *base, const char *sub, char path[PATH_MAX], struct home_why *why)
-{
-	char name[32];
-	size_t n;
-	const mode_t mode = geteuid() ? PRIVATE : PUBLIC;
-	const void *bytes = shim_library(&n);
-	if (!base || !*base)
-		return -ENOENT;
-	snprintf(path, PATH_MAX, "%s", base);
-	snprintf(name, sizeof(name), "%016llx", (unsigned long long)XXH3_64bits(bytes, n));
-	int at = home_open(path, why);
-	if (at >= 0 && sub)
-		at = home_enter(path, at, sub, PRIVATE, why);
-	const char *const names[] = {"ditrace", "shim", name};
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && at >= 0; i++)
-		at = home_enter(path, at, names[i], mode, why);
-	return at;
-}
-
 /* LD_PRELOAD names the library below $LIB, which glibc alone replaces, by one of these: other
  * dynamic linkers find nothing there, and would end the program if they found a library of glibc's.
  */
@@ -117,9 +97,14 @@ int shim_home(char path[PATH_MAX], bool for_other, struct err *e)
 	    {for_other ? NULL : getenv("HOME"), ".cache"},
 	};
 	struct home_why why = {0};
+	char name[32];
+	size_t n;
 	int r = -ENOENT;
+	const void *bytes = shim_library(&n);
+	snprintf(name, sizeof(name), "%016llx", (unsigned long long)XXH3_64bits(bytes, n));
+	const char *const names[] = {"ditrace", "shim", name, NULL};
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-		int dir = folder(places[i].base, places[i].sub, path, &why);
+		int dir = home_make(places[i].base, places[i].sub, names, path, &why);
 		r = dir < 0 ? dir : fit(dir, path, &why);
 		if (!r)
 			return dir;
