@@ -32,6 +32,7 @@ def start():
     LEVEL.choose(LINK.settings.get("level") == "aten")
     ready(LEVEL.push, LEVEL.pop)
     start_features()
+    LEVEL.make()
     tell_names()
     start_questions()
     start_threads()

@@ -43,16 +43,19 @@ class Level:
     """Where calls are met: at the functions of PyTorch, or at the operators of its dispatcher."""
 
     def __init__(self):
-        self.is_aten, self.mode = False, None  # no mode: not chosen yet
+        self.is_aten, self.mode = False, None  # no mode: not made yet
 
     def choose(self, is_aten):
-        """Once. Threads may be waiting to enter: the mode comes last."""
+        """Once."""
         self.is_aten = is_aten
         module = operators if is_aten else functions
         self.push, self.pop = module._push_mode, module._pop_mode
         if is_aten:
             resolve_operators()
-        self.mode = made(Operators if is_aten else Functions, is_aten, types.MethodType)
+
+    def make(self):
+        """Once, behind all that it asks: threads may be waiting to enter it."""
+        self.mode = made(Operators if self.is_aten else Functions, self.is_aten, types.MethodType)
 
     def stack(self):
         """The modes of this thread, the one that is asked first last."""
