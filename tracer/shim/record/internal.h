@@ -12,9 +12,9 @@
 #include "tracer/shim/shim.h"
 
 /* record_layout.c: offsets within an at::RecordFunction (ATen/record_function.h). fn_ (a variant of
- * std::string and a reference to the FunctionSchema), sequence_nr_ and inputs_ have come in this
- * order since 1.12, with other members between and after them. Learned from the first one, checked
- * on later ones. */
+ * std::string and a reference to the FunctionSchema, whose index is its last word), sequence_nr_
+ * and inputs_ have followed one another since 1.12 (read: 1.13 and 2.0 to 2.14), with other members
+ * before and after them. Learned from the first one that shows them, checked on later ones. */
 
 /* Offsets in words; 0: not known yet. */
 struct record_layout {

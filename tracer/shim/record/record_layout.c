@@ -9,6 +9,7 @@ enum {
 	WORDS = 48, /* searched; a RecordFunction is longer in all versions */
 	NEAR = 12,  /* words after fn within which the inputs begin */
 	IVALUE = 16,
+	IS_SCHEMA = 1,	/* index of the variant's alternative, a byte */
 	MOST = 1 << 16, /* values on the stack of a boxed call, whose last ones are the arguments */
 };
 
@@ -63,12 +64,19 @@ bool record_is_named(const struct record_layout *l, const uint64_t *rf, const ch
 	return false;
 }
 
+/* The rest of the variant's storage has what was on the stack before: together with the index it
+ * may look like the inputs of a call with one argument. */
 static uint8_t find_inputs(const uint64_t *rf, uint8_t fn, uint64_t n)
 {
-	for (uint8_t i = fn + 2; i < fn + NEAR; i++)
-		if (rf[i + 1] == n && is_sequence(rf[i - 1]) && are_values(rf[i], n))
-			return i;
-	return 0;
+	uint8_t found = 0;
+	for (uint8_t i = fn + 3; i < fn + NEAR; i++)
+		if (rf[i + 1] == n && is_sequence(rf[i - 1]) && (uint8_t)rf[i - 2] == IS_SCHEMA &&
+		    are_values(rf[i], n)) {
+			if (found)
+				return 0;
+			found = i;
+		}
+	return found;
 }
 
 static uint64_t empty_places(const struct record_layout *l, const uint64_t *rf)
@@ -88,7 +96,8 @@ bool record_layout_start(struct record_layout *l, const uint64_t *rf, const char
 			return true;
 		uint8_t fn = find_fn(rf, name), inputs = fn ? find_inputs(rf, fn, ninputs) : 0;
 		if (!inputs)
-			return fn; /* a boxed call whose stack has more than the arguments */
+			return fn; /* a boxed call whose stack has more than the arguments, or two
+				      places fit */
 		*l = (struct record_layout){.fn = fn, .inputs = inputs, .seq = inputs - 1};
 		l->empty = UINT64_MAX;
 	}
