@@ -271,6 +271,7 @@ struct py_image {
 	/* N if the file's read-only data has "python3.N" for exactly one N, as the path
 	 * configuration of 3.8 to 3.10 does (Modules/getpath.c, VERSION); else 0. */
 	unsigned literal_minor;
+	bool loaded; /* false: the dynamic linker has not mapped its data to their place yet */
 };
 
 /* Search the executable mappings of `pid` for files that define a CPython runtime: the main program

@@ -104,6 +104,14 @@ static bool is_likely(const struct mapping *m, const char *exe)
 	return strstr(mapping_name(m), "python") || strcmp(m->path, exe) == 0;
 }
 
+/* The dynamic linker first maps all of a file as one, unwritable. */
+static bool is_loaded(const struct maps *maps, const struct py_image *img)
+{
+	const struct mapping *data = maps_find(maps, img->runtime);
+
+	return data && data->write;
+}
+
 /* Scan the mappings for images: the likely files, or all others. */
 static size_t scan_maps(pid_t pid, const struct maps *maps, const char *exe, bool likely,
 			struct py_image *out, size_t max)
@@ -112,8 +120,10 @@ static size_t scan_maps(pid_t pid, const struct maps *maps, const char *exe, boo
 	size_t found = 0;
 
 	while (found < max && (m = maps_next_exec(maps, m)))
-		if (is_likely(m, exe) == likely)
-			found += try_mapping(pid, m, likely, &out[found]);
+		if (is_likely(m, exe) == likely && try_mapping(pid, m, likely, &out[found])) {
+			out[found].loaded = is_loaded(maps, &out[found]);
+			found++;
+		}
 	return found;
 }
 
@@ -248,21 +258,31 @@ static int check_tstate(const struct py_walk *w, const struct tstate_visit *v, v
 	return py_word_in(v->window, w->tw_interp) == v->interp ? 0 : -EPROTO;
 }
 
-/* 0, -EAGAIN before Py_Initialize has created the first thread state, or -EPROTO. */
-static int check_memory(const struct py_runtime *rt)
+static int check_types(const struct py_runtime *rt)
 {
-	unsigned count = 0;
 	int rc = check_type_name(rt, rt->image.code_type, "code");
 
 	if (!rc)
 		rc = check_type_name(rt, rt->image.unicode_type, "str");
+	return rc ? rc : check_type_name(rt, rt->image.bytes_type, "bytes");
+}
+
+/* 0, -EAGAIN before Py_Initialize has created the first thread state, or -EPROTO. Until then the
+ * dynamic linker may not have relocated the types yet, so that their names cannot be read. */
+static int check_memory(const struct py_runtime *rt)
+{
+	unsigned count = 0;
+	int rc = py_each_tstate(rt, check_tstate, &count);
+
 	if (!rc)
-		rc = check_type_name(rt, rt->image.bytes_type, "bytes");
-	if (!rc)
-		rc = py_each_tstate(rt, check_tstate, &count);
-	if (rc == -EFAULT)
-		return -EPROTO;
-	return rc ? rc : count ? 0 : -EAGAIN;
+		rc = count ? check_types(rt) : -EAGAIN;
+	return rc == -EFAULT ? -EPROTO : rc;
+}
+
+static int not_started(struct err *e, const char *version)
+{
+	err_set(e, -EAGAIN, "CPython%s%s has not started yet", *version ? " " : "", version);
+	return err_hint(e, "try again in a moment");
 }
 
 /* The process is running while its lists are read: retry before rejecting the layout. */
@@ -280,8 +300,7 @@ static int validate(const struct py_runtime *rt, struct err *e)
 			rt->image.path);
 		err_hint(e, "a debug or patched build? Python frames are not shown");
 	} else if (rc == -EAGAIN) {
-		err_set(e, rc, "CPython %s has not started yet", rt->version);
-		err_hint(e, "try again in a moment");
+		not_started(e, rt->version);
 	} else if (rc) {
 		err_set(e, rc, "cannot read the memory of process %d: %s", rt->pid, strerror(-rc));
 	}
@@ -290,7 +309,7 @@ static int validate(const struct py_runtime *rt, struct err *e)
 
 static int open_image(struct py_runtime *rt, struct err *e)
 {
-	int rc = find_layout(rt, e);
+	int rc = rt->image.loaded ? find_layout(rt, e) : not_started(e, "");
 
 	return rc ? rc : validate(rt, e);
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <sys/ptrace.h>
 
 #include "base/system.h"
 #include "symbolizer/plan/code_print.h"
@@ -602,6 +603,52 @@ static void test_damage(void **state)
 	}
 }
 
+/* An interpreter that stops at each system call from its start on. */
+static pid_t start_stopped(const char *path)
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+		execl(path, path, "-c", "", (char *)NULL);
+		_exit(127);
+	}
+	return pid;
+}
+
+static bool is_stopped(pid_t pid)
+{
+	int status;
+
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return WIFSTOPPED(status);
+}
+
+/* While the dynamic linker maps and relocates it, and until it has a thread, it has not started. */
+static void test_start(void **state)
+{
+	(void)state;
+	for (int minor = 8; minor <= 13; minor++) {
+		struct pythons found = pythons_find(minor);
+
+		for (size_t i = 0; i < found.count; i++) {
+			pid_t pid = start_stopped(found.path[i]);
+			struct mem m = mem_process(pid);
+			struct py_runtime *rt;
+			int rc = -ENOENT;
+
+			for (; rc && is_stopped(pid); ptrace(PTRACE_SYSCALL, pid, NULL, NULL)) {
+				rc = python_open(pid, &m, &rt, NULL);
+				assert_true(!rc || rc == -ENOENT || rc == -EAGAIN);
+			}
+			assert_int_equal(rc, 0);
+			python_close(rt);
+			kill(pid, SIGKILL);
+			waitpid(pid, NULL, 0);
+		}
+	}
+}
+
 static void test_no_python(void **state)
 {
 	static const char *const argv[] = {"sh", "-c", "echo; exec sleep 99", NULL};
@@ -876,6 +923,7 @@ int main(void)
 	    cmocka_unit_test(test_debug_offsets_wild),
 	    cmocka_unit_test(test_sources),
 	    cmocka_unit_test(test_torch_dir),
+	    cmocka_unit_test(test_start),
 	    cmocka_unit_test(test_no_python),
 	    cmocka_unit_test(test_damage),
 	    cmocka_unit_test(test_3_8),
