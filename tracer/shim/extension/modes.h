@@ -28,7 +28,7 @@ void modes_work_ends(bool was);
 /* func(*args, **kwargs), the program's own call, made amid such work. */
 object *modes_own_call(object *func, object *args, object *kwargs);
 
-/* Call a function of modes/ (NULL before ready()); a new reference, or NULL without an error. */
+/* Call a function of modes/ (NULL before look_up()); a new reference, or NULL without an error. */
 object *modes_ask(object *f, object *arg);
 
 /* Names of modes/, as "module.name", or strings to intern, and where to store the new references,
@@ -66,7 +66,7 @@ bool modes_is_mode(const object *o);
 bool modes_call_begin(void);
 
 /* made(base, is_aten, types.MethodType), METH_VARARGS: the mode, an instance of a new class with
- * that base. ready(push, pop), METH_VARARGS: look up the objects of Python that are used.
+ * that base. look_up(push, pop), METH_VARARGS: look up the objects of Python that are used.
  * watch(fd), METH_O: map struct modes_control, which ditrace writes; False if the memory is
  * another. */
 object *modes_made(object *self, object *args);

@@ -326,10 +326,8 @@ object *modes_look_up(object *self, object *args)
 	if (modes_names(names, sizeof(names) / sizeof(names[0])) && modes_counts_ready() &&
 	    nest_ready() && numbers_ready() && modes_change_ready() && modes_copies_ready() &&
 	    modes_keys_ready() && modes_fallback_ready() && modes_cast_ready() &&
-	    modes_compare_ready()) {
-		modes_ready = true;
+	    modes_compare_ready())
 		return python_none();
-	}
 	if (!py.PyErr_Occurred())
 		py.PyErr_SetString(*(object **)py.PyExc_TypeError,
 				   "this PyTorch lacks what is needed");

@@ -77,6 +77,14 @@ static object *forget(object *self, object *arg)
 	return python_none();
 }
 
+/* ready(): modes_ready */
+static object *ready(object *self, object *arg)
+{
+	(void)self, (void)arg;
+	modes_ready = true;
+	return python_none();
+}
+
 /* stands_still(fd): answer_is_stopped */
 static object *stands_still(object *self, object *fd)
 {
@@ -142,7 +150,8 @@ bool modes_functions_fill(object *module)
 	    {"watch", modes_watch, METH_O, NULL},
 	    {"is_trusted", is_trusted, METH_O, NULL},
 	    {"stands_still", stands_still, METH_O, NULL},
-	    {"ready", modes_look_up, METH_VARARGS, NULL},
+	    {"look_up", modes_look_up, METH_VARARGS, NULL},
+	    {"ready", ready, METH_NOARGS, NULL},
 	};
 	bool good = modes_call_begin();
 	for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++)

@@ -9,7 +9,7 @@ import torch.utils._python_dispatch as operators
 from ditrace_modes.calls import quietly
 from ditrace_modes.level import LEVEL
 from ditrace_modes.link import LINK
-from ditrace_modes.native import AGAIN, end, forget_modules, is_inside, is_out, no_more_threads, ready
+from ditrace_modes.native import AGAIN, end, forget_modules, is_inside, is_out, look_up, no_more_threads, ready
 from ditrace_modes.questions import end_questions, start_questions
 from ditrace_modes.session import flush, start_features, tell_names, tell_totals
 from ditrace_modes.threads import end_threads, enter_thread, is_tracing, start_threads
@@ -30,9 +30,10 @@ def install():
 
 def start():
     LEVEL.choose(LINK.settings.get("level") == "aten")
-    ready(LEVEL.push, LEVEL.pop)
+    look_up(LEVEL.push, LEVEL.pop)
     start_features()
     LEVEL.make()
+    ready()
     tell_names()
     start_questions()
     start_threads()

@@ -43,7 +43,7 @@ class Level:
     """Where calls are met: at the functions of PyTorch, or at the operators of its dispatcher."""
 
     def __init__(self):
-        self.is_aten, self.mode = False, None  # no mode: not made yet
+        self.is_aten, self.mode = False, None
 
     def choose(self, is_aten):
         """Once."""
@@ -54,7 +54,7 @@ class Level:
             resolve_operators()
 
     def make(self):
-        """Once, behind all that it asks: threads may be waiting to enter it."""
+        """Once, behind all that it asks."""
         self.mode = made(Operators if self.is_aten else Functions, self.is_aten, types.MethodType)
 
     def stack(self):

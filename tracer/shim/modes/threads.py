@@ -66,7 +66,7 @@ def end_threads():
 def enter_thread(*_):
     """Put the mode on this thread, once: where it then is not on the stack, somebody has taken it off for a while, and
     puts it back. False: it is not on."""
-    if is_out() or LEVEL.mode is None:
+    if is_out():
         return False
     if not (getattr(THREAD, "entered", False) or is_busy() or is_inside() or is_tracing() or is_in_backward()):
         if not LEVEL.is_on():
