@@ -9,25 +9,28 @@ near() {
 	verify sample/op_shares "$1" "$T/json" "$T/out" "$W/sample/shares.py"
 }
 
-# Samples are random, and on a busy machine Python frames are sometimes read too late. Between two ops other processes may take
-# the processor, which counts as wall-clock time.
-thrice() {
-	"$@" || "$@" || "$@"
+# longer COMMAND...: whether it holds with one of these numbers of seconds. Samples are random, the kernel lowers their rate where
+# they take long, and on a busy machine Python frames are sometimes read too late. Between two ops other processes may take the
+# processor, which counts as wall-clock time.
+longer() {
+	local seconds
+	for seconds in 2 4 8 16; do "$@" $seconds && return; done
+	return 1
 }
 
 by_samples() {
 	if may_fork; then
-		watched has_events record -F 1997 --pid -- sample/shares.py 2
+		watched has_events record -F 1997 --pid -- sample/shares.py "$1"
 	else
-		record -- "$PY" sample/shares.py 2
+		record -- "$PY" sample/shares.py "$1"
 	fi && report && near cpu
 }
 
 by_events() {
 	if may_fork; then
-		watched has_relu attach --sample=199 -- sample/shares.py 1
+		watched has_relu attach --sample=199 -- sample/shares.py "$1"
 	else
-		"$DITRACE" run --sample=199 -o "$T/data" -- "$PY" sample/shares.py 1 >"$T/out" 2>"$T/err" || { cat "$T/err"; return 1; }
+		"$DITRACE" run --sample=199 -o "$T/data" -- "$PY" sample/shares.py "$1" >"$T/out" 2>"$T/err" || { cat "$T/err"; return 1; }
 	fi && report && near wall
 }
 
@@ -57,7 +60,7 @@ weight() {
 }
 
 shares() {
-	ok "the three lines and ops of a program have their shares" thrice by_samples
+	ok "the three lines and ops of a program have their shares" longer by_samples
 	like "what was recorded is told" "$T/err" "^ditrace: .* samples of (cycles|cpu-clock) at [0-9]+ Hz, .* lost$"
 	"$DITRACE" report --call-graph callees --frames mixed --percent-limit 1 "$T/data" >"$T/tree"
 	like "the tree leads from Python over the op into native code" "$T/tree" "aten::digamma$"
@@ -76,7 +79,7 @@ print([r["op"] for r in json.load(open(sys.argv[1]))["rows"]])' "$T/json")" "['a
 
 events() {
 	[ "$(id -u)" = 0 ] || { skip "tracing with eBPF needs root" 3; return; }
-	ok "events and samples go into one file; by the events, the shares are those by the clock" thrice by_events
+	ok "events and samples go into one file; by the events, the shares are those by the clock" longer by_events
 	"$DITRACE" report "$T/data" >"$T/text"
 	like "that there are samples is said" "$T/text" "samples besides, see: ditrace report --samples"
 	"$DITRACE" report --samples --group op "$T/data" >"$T/text"
@@ -161,20 +164,26 @@ python_near() {
 	verify sample/function_shares "$T/json" "$T/out"
 }
 
-# twice COMMAND...: record py_shares.py into $T/data, and at the same time into $T/plain by ditrace under COMMAND
+# twice SECONDS COMMAND...: record py_shares.py into $T/data, and at the same time into $T/plain by ditrace under COMMAND
 twice() {
+	local seconds=$1
+	shift
 	record -- "$@" bash -c 'exec "$@" 2>"$0"' "$T/plain.err" \
-		"$DITRACE" record -F 1997 -o "$T/plain" -- "$PY" "$W/sample/py_shares.py" 1 || { cat "$T/plain.err"; return 1; }
+		"$DITRACE" record -F 1997 -o "$T/plain" -- "$PY" "$W/sample/py_shares.py" "$seconds" || { cat "$T/plain.err"; return 1; }
 }
 
-# python_shares FILE: whether its shares match; records again if there is no file or the samples were too far off
+# python_shares FILE: whether its shares match; records again, for longer, if there is no file or the samples were too far off
 python_shares() {
-	local i data=$1
-	for i in 1 2 3 4; do
-		[ -e "$data" ] && report --group function && python_near && return 0
-		[ $i = 4 ] || twice "${no_bpf[@]}" || return 1
-	done
-	return 1
+	local data=$1
+	its_shares || longer recorded_again
+}
+
+its_shares() {
+	[ -e "$data" ] && report --group function && python_near
+}
+
+recorded_again() {
+	twice $(($1 / 2)) "${no_bpf[@]}" && its_shares
 }
 
 # made_code: what is told of code that is made and dropped and cannot be; again while, on a busy machine, too little was sampled
