@@ -38,6 +38,7 @@ struct proc {
 	size_t rows;	     /* native_callers_rows that the engine has */
 	uint64_t added;
 	uint64_t next_python; /* when to look for it again */
+	uint64_t next_boxed;  /* when to look for the address of boxed calls again */
 	bool decoded;	      /* the process has exited and all its records are decoded */
 	uint64_t *kernels;    /* addresses of the libraries of kernels that were met */
 	size_t nkernels, kernels_room;
