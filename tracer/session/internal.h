@@ -235,6 +235,10 @@ int session_probe_library(struct session *s, uint16_t index, const struct librar
  * there is no place for them. */
 int session_find_boxed(struct session *s, const struct proc *p);
 
+/* session_late.c: whether the process, which was started after this one and has just been added,
+ * may have called ops before; that is told. */
+bool session_came_late(struct session *s, const struct proc *p);
+
 /* session_probes.c: probe the kernels of inductor that the process has loaded since the last call,
  * while `tid`, which may be about to call them, stands; 0: no thread is. */
 void session_probe_kernels(struct session *s, struct proc *p, pid_t tid);

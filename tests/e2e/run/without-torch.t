@@ -72,6 +72,25 @@ loads() {
 	exec {go}>&-
 	finish "$late"
 }
+
+# ditrace does not run while the program imports torch and calls its first ops.
+misses() {
+	local go tracer
+	mkfifo "$T/go"
+	exec {go}<>"$T/go"
+	start_as tracer "$DITRACE" run --engine bpf -o "$T/data" -- "$PY" late_import.py told <&"$go" >"$T/late" 2>"$T/err"
+	wait_line "$T/late" '^pid '
+	kill -STOP "$tracer"
+	echo >&"$go"
+	wait_line "$T/late" '^ran'
+	kill -CONT "$tracer"
+	ok "ops that ran while ditrace did not are told of" \
+		wait_line "$T/err" '^ditrace: process [0-9]+ had imported PyTorch before its probes were in'
+	echo >&"$go"
+	finish "$tracer"
+	exec {go}>&-
+}
 each_torch waits
 each_torch loads
+each_torch misses
 done_testing
