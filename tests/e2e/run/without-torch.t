@@ -75,17 +75,23 @@ loads() {
 
 # ditrace does not run while the program imports torch and calls its first ops.
 misses() {
+	missed_by bpf '^ditrace: process [0-9]+ had imported PyTorch before its probes were in'
+	missed_by shim '^ditrace: process [0-9]+ is not traced: ditrace, stopped or without a processor'
+}
+
+# missed_by ENGINE REGEX: what is told
+missed_by() {
 	local go tracer
+	rm -f "$T/go"
 	mkfifo "$T/go"
 	exec {go}<>"$T/go"
-	start_as tracer "$DITRACE" run --engine bpf -o "$T/data" -- "$PY" late_import.py told <&"$go" >"$T/late" 2>"$T/err"
+	start_as tracer "$DITRACE" run --engine "$1" -o "$T/data" -- "$PY" late_import.py told <&"$go" >"$T/late" 2>"$T/err"
 	wait_line "$T/late" '^pid '
 	kill -STOP "$tracer"
 	echo >&"$go"
 	wait_line "$T/late" '^ran'
 	kill -CONT "$tracer"
-	ok "ops that ran while ditrace did not are told of" \
-		wait_line "$T/err" '^ditrace: process [0-9]+ had imported PyTorch before its probes were in'
+	ok "ops that ran while ditrace did not are told of, engine $1" wait_line "$T/err" "$2"
 	echo >&"$go"
 	finish "$tracer"
 	exec {go}>&-
