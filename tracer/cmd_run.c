@@ -17,9 +17,11 @@ static int finish(struct trace_loop *l, int failed, bool keep_going, struct err 
 		err_print(e);
 		spawn_end_refused(refused);
 	} else if (session_total(l->session) == 0) {
-		fprintf(stderr,
-			"ditrace: no process of this program loaded PyTorch; nothing was traced\n"
-			"  hint: check that it runs the Python that has torch: ditrace doctor\n");
+		if (!session_missed(l->session))
+			fprintf(
+			    stderr,
+			    "ditrace: no process of this program loaded PyTorch; nothing was traced\n"
+			    "  hint: check that it runs the Python that has torch: ditrace doctor\n");
 	} else {
 		*e = (struct err){0};
 		failed = session_finish(l->session, e);

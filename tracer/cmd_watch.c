@@ -33,7 +33,9 @@ struct watch {
 	uint64_t times, for_ns; /* for_ns 0: `times` the usual */
 	int out;
 	bool tree, hangs, has_hung;
-	uint64_t hung_ns; /* since when nothing moves */
+	bool of_tree;		   /* what is watched are processes of a tree */
+	uint64_t hung_ns;	   /* since when nothing moves */
+	uint64_t found_ns, due_ns; /* when ranks were last found, and are to be looked for */
 };
 
 static volatile sig_atomic_t stop;
@@ -136,11 +138,63 @@ static bool all_ended(const struct progress *p)
 	return p->n;
 }
 
+/* Of a tree the ranks, without the workers that they have started and their launcher, which stays
+ * where it is; if there are none, the `named` first ones, and false. */
+static bool keep_ranks(struct process_list *l, size_t named)
+{
+	size_t kept = 0;
+	for (size_t i = 0; i < l->n; i++) {
+		struct process_rank rank;
+		process_rank_read(l->pids[i], &rank);
+		if (process_rank_role(l->pids[i], &rank) == RANK_OWN)
+			l->pids[kept++] = l->pids[i];
+	}
+	l->n = kept ? kept : named;
+	return kept;
+}
+
+/* *ranks: of a tree, and there are some. */
+static int find_pids(const struct watch *w, struct process_list *out, bool *ranks, struct err *e)
+{
+	int r = attach_pids(w->argv, w->argc, false, out, e);
+	const size_t named = out->n;
+	if (!r && w->tree && process_list_add_below(out))
+		r = err_set(e, -ENOMEM, "no memory");
+	*ranks = !r && w->tree && keep_ranks(out, named);
+	return r;
+}
+
+/* A launcher may still be starting them. Whether there are new ones. */
+static bool find_ranks(struct watch *w, struct progress_reader *r)
+{
+	struct process_list pids = {0};
+	bool ranks;
+	bool any = w->of_tree && !find_pids(w, &pids, &ranks, NULL) && ranks &&
+		   progress_keep_pids(r, pids.pids, pids.n);
+	process_list_free(&pids);
+	return any;
+}
+
+/* Ever more seldom while none comes. */
+static void look_for_ranks(struct watch *w, struct progress_reader *r)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	if (now < w->due_ns)
+		return;
+	if (find_ranks(w, r))
+		w->found_ns = now;
+	w->due_ns = now + (now - w->found_ns) / 8;
+}
+
 static int watch(struct watch *w, struct progress_reader *r, struct err *e)
 {
 	const struct progress *p;
 	int failed = 0;
-	while (!stop && !(failed = progress_look(r, &p, e)) && !all_ended(p)) {
+	while (!stop && !failed) {
+		look_for_ranks(w, r);
+		failed = progress_look(r, &p, e);
+		if (failed || (all_ended(p) && !find_ranks(w, r)))
+			break;
 		uint64_t now = clock_ns(CLOCK_MONOTONIC);
 		const struct progress_of *x = find_hung(w, p, now);
 		if (x && !w->hangs)
@@ -152,31 +206,16 @@ static int watch(struct watch *w, struct progress_reader *r, struct err *e)
 	return failed;
 }
 
-/* Of a tree the ranks, without the workers that they have started and their launcher, which stays
- * where it is; if there are none, the `named` first ones. */
-static void keep_ranks(struct process_list *l, size_t named)
-{
-	size_t kept = 0;
-	for (size_t i = 0; i < l->n; i++) {
-		struct process_rank rank;
-		process_rank_read(l->pids[i], &rank);
-		if (process_rank_role(l->pids[i], &rank) == RANK_OWN)
-			l->pids[kept++] = l->pids[i];
-	}
-	l->n = kept ? kept : named;
-}
-
-static int open_reader(int n, char **words, bool tree, struct progress_reader **out, struct err *e)
+static int open_reader(struct watch *w, struct progress_reader **out, struct err *e)
 {
 	struct process_list pids = {0};
-	if (n == 1 && !text_number(words[0], &(uint64_t){0}) && trace_query_can_read(words[0]))
-		return progress_open_trace(words[0], out, e);
-	int r = attach_pids(words, n, false, &pids, e);
-	const size_t named = pids.n;
-	if (!r && tree && process_list_add_below(&pids))
-		r = err_set(e, -ENOMEM, "no memory");
-	if (!r && tree)
-		keep_ranks(&pids, named);
+	bool ranks;
+	if (w->argc == 1 && !text_number(w->argv[0], &(uint64_t){0}) &&
+	    trace_query_can_read(w->argv[0]))
+		return progress_open_trace(w->argv[0], out, e);
+	w->of_tree = w->tree;
+	w->found_ns = clock_ns(CLOCK_MONOTONIC);
+	int r = find_pids(w, &pids, &ranks, e);
 	r = r ? r : progress_open_pids(pids.pids, pids.n, out, e);
 	process_list_free(&pids);
 	return r;
@@ -220,7 +259,7 @@ int cmd_watch(int argc, char **argv)
 		return status;
 	w.argc = argc - first;
 	w.argv = argv + first;
-	int r = open_reader(w.argc, w.argv, w.tree, &reader, &e);
+	int r = open_reader(&w, &reader, &e);
 	if (!r && output && (r = new_file_open(&file, output, 0, &e)) == 0) {
 		w.out = file.fd;
 		r = new_file_name(&file);

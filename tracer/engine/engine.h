@@ -117,6 +117,7 @@ struct engine {
 	int pause_ms;  /* set by consume: how much time there is until the next call, if nothing new
 			  is expected; at most 1: the usual millisecond */
 	struct err trouble; /* something to report to the user; whoever reports it clears it */
+	unsigned missed;    /* processes that run untraced as they had to wait too long */
 	/* Set plan entries first .. first + n - 1. 0 or -errno (-E2BIG: more than the nplans given
 	 * at opening). */
 	int (*set_plans)(struct engine *g, uint32_t first, const struct op_plan *plans, uint32_t n,

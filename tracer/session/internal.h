@@ -38,6 +38,7 @@ struct proc {
 	size_t rows;	     /* native_callers_rows that the engine has */
 	uint64_t added;
 	uint64_t next_python; /* when to look for it again */
+	uint64_t next_boxed;  /* when to look for the address of boxed calls again */
 	bool decoded;	      /* the process has exited and all its records are decoded */
 	uint64_t *kernels;    /* addresses of the libraries of kernels that were met */
 	size_t nkernels, kernels_room;
@@ -233,6 +234,10 @@ int session_probe_library(struct session *s, uint16_t index, const struct librar
  * record_function, if no process before has told where. 0; -EAGAIN: it is not known yet; -ENOTSUP:
  * there is no place for them. */
 int session_find_boxed(struct session *s, const struct proc *p);
+
+/* session_late.c: whether the process, which was started after this one and has just been added,
+ * may have called ops before; that is told. */
+bool session_came_late(struct session *s, const struct proc *p);
 
 /* session_probes.c: probe the kernels of inductor that the process has loaded since the last call,
  * while `tid`, which may be about to call them, stands; 0: no thread is. */

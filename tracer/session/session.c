@@ -314,6 +314,11 @@ unsigned session_total(const struct session *s)
 	return s->total;
 }
 
+unsigned session_missed(const struct session *s)
+{
+	return s->engine->missed;
+}
+
 /* Remove all probes, then consume everything they sent. */
 static void stop_probes(struct session *s)
 {

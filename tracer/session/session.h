@@ -140,6 +140,10 @@ pid_t session_refused(const struct session *s);
 /* Number of processes traced so far, including exited ones. */
 unsigned session_total(const struct session *s);
 
+/* Number of processes with PyTorch that could not be traced, as ditrace was stopped or had no
+ * processor when they loaded it; that was told. */
+unsigned session_missed(const struct session *s);
+
 /* Detach from everything, complete the outputs and print the summary on stderr (the traced program
  * owns stdout). 0, or -errno if an output failed, with *e unless session_step has reported it. */
 int session_finish(struct session *s, struct err *e);

@@ -207,13 +207,16 @@ static void say_no_blocks(struct session *s, const struct proc *p, int code)
 
 /* The address of boxed calls is known once PyTorch is imported, and the program may run its first
  * op soon after. The main thread is frozen meanwhile, since placing probes is slow when many
- * processes are traced at once. */
+ * processes are traced at once. A program that does not import it in a minute may have been
+ * stopped; where the address cannot be found, looking for it takes long. */
 static void probe_boxed(struct session *s, struct proc *p)
 {
 	enum { WAIT_MS = 100 };
 	struct freeze *frozen = NULL;
-	if (p->boxed || s->now - p->added > 60 * S_NS)
+	const uint64_t age = s->now - p->added;
+	if (p->boxed || s->now < p->next_boxed)
 		return;
+	p->next_boxed = s->now + (age > 60 * S_NS ? age / 16 : 0);
 	if (s->engine->observes) {
 		int r = session_find_boxed(s, p);
 		p->boxed = r != -EAGAIN;

@@ -72,7 +72,7 @@ static void tell_process(struct session *s, struct proc *p, enum rank_role role)
 static void tell_new(struct session *s, struct proc *p, bool is_late)
 {
 	pid_t pid = p->target->pid;
-	p->is_whole = !is_late && is_recorded_from_start(pid);
+	p->is_whole = !is_late && is_recorded_from_start(pid) && !session_came_late(s, p);
 	p->rank = p->target->rank;
 	tell_process(s, p, process_rank_role(pid, &p->rank));
 }

@@ -141,6 +141,10 @@ int progress_open_trace(const char *path, struct progress_reader **out, struct e
  * stopped. 0 or -errno with *e. */
 int progress_open_pids(const pid_t *pids, size_t n, struct progress_reader **out, struct err *e);
 
+/* From now on of these processes, and of those from before that have ended: those that are new and
+ * can be read are added. Whether there were any. */
+bool progress_keep_pids(struct progress_reader *r, const pid_t *pids, size_t n);
+
 void progress_close(struct progress_reader *r); /* NULL allowed */
 
 /* Look now. *out is the reader's. 0 or -errno with *e. */

@@ -13,13 +13,18 @@
 #include "symbolizer/target/process.h"
 #include "tracer/stack/stack_snapshot.h"
 
+/* A process that is read itself. */
+struct seen {
+	struct stack_reader *stacks;
+	uint64_t place; /* a hash of where it was */
+};
+
 struct progress_reader {
 	struct progress progress;
-	struct trace_query *trace;    /* NULL: of processes */
-	struct steps *steps;	      /* of each, with a trace */
-	struct stack_reader **stacks; /* of each, without one */
-	uint64_t *places;	      /* hashes of where each was */
-	size_t room;
+	struct trace_query *trace; /* NULL: of processes */
+	struct steps *steps;	   /* of each, with a trace */
+	struct seen *seen;	   /* of each, without one */
+	size_t room;		   /* of that */
 };
 
 void progress_note(struct progress_of *p, uint64_t count, uint64_t now_ns)
@@ -73,23 +78,30 @@ int progress_open_trace(const char *path, struct progress_reader **out, struct e
 	return 0;
 }
 
+static int add_pid(struct progress_reader *r, pid_t pid, struct err *e)
+{
+	struct process_rank rank;
+	struct seen new = {0};
+	if (array_grow(&r->seen, &r->room, r->progress.n + 1, sizeof(*r->seen)))
+		return err_set(e, -ENOMEM, "no memory");
+	int failed = stack_reader_open(pid, false, &new.stacks, e);
+	if (failed)
+		return failed;
+	process_rank_read(pid, &rank);
+	if (progress_add(r, pid, rank.rank)) {
+		stack_reader_close(new.stacks);
+		return err_set(e, -ENOMEM, "no memory");
+	}
+	r->seen[r->progress.n - 1] = new;
+	return 0;
+}
+
 int progress_open_pids(const pid_t *pids, size_t n, struct progress_reader **out, struct err *e)
 {
 	struct progress_reader *r = calloc(1, sizeof(*r));
-	int failed = r ? 0 : -ENOMEM;
-	if (r) {
-		r->stacks = calloc(n + 1, sizeof(*r->stacks));
-		r->places = calloc(n + 1, sizeof(*r->places));
-		failed = r->stacks && r->places ? 0 : -ENOMEM;
-	}
-	if (failed)
-		err_set(e, failed, "no memory");
-	for (size_t i = 0; i < n && !failed; i++) {
-		struct process_rank rank;
-		process_rank_read(pids[i], &rank);
-		failed = progress_add(r, pids[i], rank.rank);
-		failed = failed ? failed : stack_reader_open(pids[i], false, &r->stacks[i], e);
-	}
+	int failed = r ? 0 : err_set(e, -ENOMEM, "no memory");
+	for (size_t i = 0; i < n && !failed; i++)
+		failed = add_pid(r, pids[i], e);
 	if (failed)
 		progress_close(r);
 	else
@@ -97,16 +109,51 @@ int progress_open_pids(const pid_t *pids, size_t n, struct progress_reader **out
 	return failed;
 }
 
+static void drop_pid(struct progress_reader *r, size_t i)
+{
+	const size_t last = --r->progress.n;
+	stack_reader_close(r->seen[i].stacks);
+	r->seen[i] = r->seen[last];
+	r->progress.all[i] = r->progress.all[last];
+}
+
+static bool is_among(const pid_t *pids, size_t n, pid_t pid)
+{
+	for (size_t i = 0; i < n; i++)
+		if (pids[i] == pid)
+			return true;
+	return false;
+}
+
+static bool is_read(const struct progress_reader *r, pid_t pid)
+{
+	for (size_t i = 0; i < r->progress.n; i++)
+		if (r->progress.all[i].pid == pid && !r->progress.all[i].ended)
+			return true;
+	return false;
+}
+
+bool progress_keep_pids(struct progress_reader *r, const pid_t *pids, size_t n)
+{
+	bool any = false;
+	for (size_t i = r->progress.n; i-- > 0;)
+		if (!is_among(pids, n, r->progress.all[i].pid) &&
+		    process_alive(r->progress.all[i].pid))
+			drop_pid(r, i);
+	for (size_t i = 0; i < n; i++)
+		any |= !is_read(r, pids[i]) && !add_pid(r, pids[i], NULL);
+	return any;
+}
+
 void progress_close(struct progress_reader *r)
 {
 	if (!r)
 		return;
-	for (size_t i = 0; r->stacks && i < r->progress.n; i++)
-		stack_reader_close(r->stacks[i]);
+	for (size_t i = 0; r->seen && i < r->progress.n; i++)
+		stack_reader_close(r->seen[i].stacks);
 	if (r->trace)
 		trace_query_close(r->trace);
-	free(r->stacks);
-	free(r->places);
+	free(r->seen);
 	free(r->steps);
 	free(r->progress.all);
 	free(r);
@@ -154,14 +201,14 @@ static int look_trace(struct progress_reader *r, struct err *e)
 /* Whether the main thread is elsewhere than before. */
 static bool has_moved(struct progress_reader *r, size_t i, const struct stack_snapshot *look)
 {
-	uint64_t hash = 0, was = r->places[i];
+	uint64_t hash = 0, was = r->seen[i].place;
 	for (size_t k = 0; k < look->n; k++) {
 		const struct stack_snapshot_thread *t = &look->threads[k];
 		if (t->facts.tid == r->progress.all[i].pid && t->pairs)
 			hash = map_hash(t->pairs, t->npairs * sizeof(*t->pairs), 1);
 	}
 	if (hash)
-		r->places[i] = hash;
+		r->seen[i].place = hash;
 	return hash && hash != was;
 }
 
@@ -181,10 +228,10 @@ static void look_process(struct progress_reader *r, size_t i)
 	struct hang_rank rank = {.rank = p->rank, .world_size = -1};
 	const struct err *why;
 	struct err e = {0};
-	if (stack_reader_take(r->stacks[i], &look, &e))
+	if (stack_reader_take(r->seen[i].stacks, &look, &e))
 		return;
 	bool moved = has_moved(r, i, look);
-	struct py_runtime *py = stack_reader_python(r->stacks[i], &why);
+	struct py_runtime *py = stack_reader_python(r->seen[i].stacks, &why);
 	uint64_t now = clock_ns(CLOCK_MONOTONIC), n = p->count + moved;
 	p->unit = "change of place";
 	if (py && !process_groups_read(p->pid, &mem, py, &rank) && count_of(&rank)) {

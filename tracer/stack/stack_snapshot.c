@@ -29,6 +29,7 @@ struct stack_reader {
 	bool native;
 	struct err native_note, python_note;
 	struct py_runtime *py;
+	uint64_t python_mapped; /* a hash of the files mapped when `py` was looked for */
 	struct stack_copy copy;
 	struct native_ops ops;
 	struct op_args *args; /* NULL: no thread was in an op yet, or opening it failed */
@@ -43,24 +44,42 @@ struct stack_reader {
 	bool looked;
 };
 
-static void open_python(struct stack_reader *l)
+static uint64_t hash_of(const struct maps *maps)
 {
-	struct maps maps;
+	uint64_t hash = 1;
+	for (const struct mapping *m = NULL; (m = maps_next_exec(maps, m));) {
+		const uint64_t key[] = {m->start, m->end, m->offset, m->inode};
+		hash = map_hash(key, sizeof(key), hash);
+	}
+	return hash;
+}
+
+static void open_python(struct stack_reader *l, const struct maps *maps)
+{
 	struct torch_package package;
+	l->python_mapped = hash_of(maps);
+	l->python_note = (struct err){0};
 	int r = python_open(l->pid, &l->mem, &l->py, &l->python_note);
 	/* Candidates that were rejected leave their errors behind. */
 	if (!r || r == -ENOENT)
 		l->python_note = (struct err){0};
-	if (r || maps_read(l->pid, &maps, NULL))
+	if (r)
 		return;
-	torch_package_find(l->pid, &maps, &package);
+	torch_package_find(l->pid, maps, &package);
 	if (package.dir[0])
 		py_set_torch_dir(l->py, package.dir);
-	maps_free(&maps);
+}
+
+/* It may have been starting, or the process was another program's. */
+static void renew_python(struct stack_reader *l, const struct maps *maps)
+{
+	if (!l->py && (l->python_note.code == -EAGAIN || l->python_mapped != hash_of(maps)))
+		open_python(l, maps);
 }
 
 int stack_reader_open(pid_t pid, bool native, struct stack_reader **out, struct err *e)
 {
+	struct maps maps;
 	int r = stack_access(pid, e);
 	if (r)
 		return r;
@@ -72,7 +91,9 @@ int stack_reader_open(pid_t pid, bool native, struct stack_reader **out, struct 
 	l->pid = pid;
 	l->mem = mem_process(pid);
 	l->native = native && !stack_tracer(pid, &l->native_note);
-	open_python(l);
+	if (!maps_read(pid, &maps, NULL))
+		open_python(l, &maps);
+	maps_free(&maps);
 	*out = l;
 	return 0;
 }
@@ -373,16 +394,6 @@ static int list_threads(struct stack_reader *l, struct taken *t)
 	return !t->look.threads ? -ENOMEM : t->look.n ? 0 : -ESRCH;
 }
 
-static uint64_t hash_of(const struct maps *maps)
-{
-	uint64_t hash = 1;
-	for (const struct mapping *m = NULL; (m = maps_next_exec(maps, m));) {
-		const uint64_t key[] = {m->start, m->end, m->offset, m->inode};
-		hash = map_hash(key, sizeof(key), hash);
-	}
-	return hash;
-}
-
 /* Reopened only when the mapped files have changed, since that is expensive. */
 static void renew_natives(struct stack_reader *l, const struct maps *maps)
 {
@@ -438,6 +449,7 @@ int stack_reader_take(struct stack_reader *l, const struct stack_snapshot **out,
 		r = maps_read(l->pid, &t->maps, NULL);
 	if (r)
 		return process_error(l->pid, r, "look at", e);
+	renew_python(l, &t->maps);
 	if (l->native)
 		renew_natives(l, &t->maps);
 	for (size_t i = 0; i < t->look.n; i++)

@@ -212,6 +212,13 @@ static uint32_t chunks_of(uint64_t bytes)
 	return (uint32_t)(engine_ring_bytes(bytes, bytes) / CHUNK);
 }
 
+/* Of a process that has no PyTorch yet, and may just be starting. */
+static int check_waiting(pid_t pid, struct err *e)
+{
+	int r = injector_check(pid, INJECTOR_RECORDS, e);
+	return r == -EAGAIN ? 0 : r;
+}
+
 int engine_shim_open(const struct engine_wanted *w, struct engine **out, struct err *e)
 {
 	struct engine_shim *m = calloc(1, sizeof(*m));
@@ -260,7 +267,7 @@ int engine_shim_open(const struct engine_wanted *w, struct engine **out, struct 
 	else if (!r && w->interesting(w->pid))
 		r = shim_bring_in(m, w->pid, &i, e);
 	else if (!r)
-		r = injector_check(w->pid, INJECTOR_RECORDS, e);
+		r = check_waiting(w->pid, e);
 	if (r) {
 		engine_close(&m->engine);
 		return r;

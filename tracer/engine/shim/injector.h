@@ -53,8 +53,8 @@ enum injector_part { INJECTOR_RECORDS, INJECTOR_MODES };
 /* Whether process `pid` can be injected, as far as /proc and its files tell. 0 or -errno with *e:
  * -ESRCH, -EPERM, -EBUSY (traced; INJECTOR_MODES in use already; the library of a ditrace that was
  * killed has not left within half a minute), -EALREADY (INJECTOR_RECORDS in use),
- * -ENOTSUP (static, another C
- * library, a shadow stack, a seccomp filter of its own). */
+ * -ENOTSUP (static, another C library, a shadow stack, a seccomp filter of its own), -EAGAIN (its
+ * dynamic linker has not mapped the C library yet). */
 int injector_check(pid_t pid, enum injector_part part, struct err *e);
 
 /* Load the library, or, if it is loaded and out of use, call it again; it then connects to

@@ -71,24 +71,34 @@ int injector_cannot_load(pid_t pid, const char *why, struct err *e)
 	return err_hint(e, "trace it with --engine bpf or --engine ptrace");
 }
 
+/* musl's is its dynamic linker. */
+static bool is_libc(const struct mapping *m)
+{
+	return is_named(m, "libc.so", "libc-") || is_named(m, "ld-musl", "libc.musl");
+}
+
 int injector_find_points(pid_t pid, struct injector_points *out, struct err *e)
 {
 	struct maps maps;
 	struct linker linker;
-	bool glibc = false;
+	bool glibc = false, libc = false;
 	*out = (struct injector_points){0};
 	int r = maps_read(pid, &maps, e);
 	if (r)
 		return r;
 	const struct mapping *m = NULL;
-	while ((m = maps_next_exec(&maps, m)))
-		if (is_named(m, "libc.so", "libc-") || is_named(m, "libdl.so", "libdl-"))
+	while ((m = maps_next_exec(&maps, m))) {
+		libc |= is_libc(m);
+		if (is_libc(m) || is_named(m, "libdl.so", "libdl-"))
 			look_in(pid, m, out, &glibc);
+	}
 	maps_free(&maps);
 	if (out->dlopen && out->dlerror && out->sigreturn)
 		return 0;
 	if (linker_find(pid, 0, &linker) == -ENOENT)
 		return injector_cannot_load(pid, "its program is linked statically", e);
+	if (!libc)
+		return err_set(e, -EAGAIN, "process %d is still being started", pid);
 	return injector_cannot_load(
 	    pid, glibc ? "its C library has no dlopen" : "its C library is not the GNU one", e);
 }

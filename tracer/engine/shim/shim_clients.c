@@ -147,6 +147,25 @@ static void jump_or_say(struct engine_shim *m, struct inside *i)
 		err_hint(&m->engine.trouble, "%s", why.hint);
 }
 
+static bool has_hung_up(const struct inside *i)
+{
+	char c;
+	return !recv(i->sock, &c, 1, MSG_PEEK | MSG_DONTWAIT);
+}
+
+/* The process did not wait for an answer any longer. */
+static void say_unanswered(struct engine_shim *m, const struct inside *i)
+{
+	m->engine.missed++;
+	if (m->engine.trouble.code)
+		return;
+	err_set(&m->engine.trouble, -ETIMEDOUT,
+		"process %d is not traced: ditrace, stopped or without a processor, did not answer "
+		"it in time",
+		i->pid);
+	err_hint(&m->engine.trouble, "trace it now, as it runs, with: ditrace attach %d", i->pid);
+}
+
 /* Messages on the socket: the greeting, then SHIM_WAKE now and then, until end of file. */
 static void listen_to(struct engine_shim *m, struct inside *i, follow_fn *fn, void *arg)
 {
@@ -160,6 +179,11 @@ static void listen_to(struct engine_shim *m, struct inside *i, follow_fn *fn, vo
 		return;
 	if (n != sizeof(hello) || hello.version != SHIM_VERSION || hello.unused ||
 	    hello.bytes != sizeof(struct shim_share)) {
+		i->gone = true;
+		return;
+	}
+	if (has_hung_up(i)) {
+		say_unanswered(m, i);
 		i->gone = true;
 		return;
 	}

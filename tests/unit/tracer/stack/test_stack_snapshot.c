@@ -1,7 +1,10 @@
+#define _GNU_SOURCE
 #include "tests/unit/unit.h"
 
 #include <errno.h>
 #include <stdlib.h>
+
+#include "tests/unit/pythons.h"
 
 #include "symbolizer/code/arch_x86_64.h"
 #include "symbolizer/native/native_stack.h"
@@ -142,12 +145,51 @@ static void test_syscall(void **state)
 	assert_false(f.in_syscall);
 }
 
+/* Whether the look has Python frames of the main thread. */
+static bool has_python(struct stack_reader *l, pid_t pid)
+{
+	const struct stack_snapshot *look;
+	bool has = false;
+	assert_int_equal(stack_reader_take(l, &look, NULL), 0);
+	for (size_t i = 0; i < look->n; i++)
+		has |= look->threads[i].facts.tid == pid && look->threads[i].python;
+	return has;
+}
+
+/* A process that has no Python yet when it is first looked at. */
+static void test_late_python(void **state)
+{
+	static const char *const argv[] = {
+	    "sh", "-c",
+	    "kill -STOP $$; exec python3 -c 'import time; print(1, flush=True); "
+	    "time.sleep(99)'",
+	    NULL};
+	struct python p = python_start(argv);
+	struct stack_reader *l;
+	char line[8];
+	int status;
+	(void)state;
+	assert_int_equal(waitpid(p.pid, &status, WUNTRACED), p.pid);
+	assert_true(WIFSTOPPED(status));
+	assert_int_equal(stack_reader_open(p.pid, false, &l, NULL), 0);
+	assert_false(has_python(l, p.pid));
+	kill(p.pid, SIGCONT);
+	if (!fgets(line, sizeof(line), p.out)) {
+		print_message("# no python3 on this machine\n");
+		skip();
+	}
+	assert_true(has_python(l, p.pid));
+	stack_reader_close(l);
+	python_stop(&p, SIGKILL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_stores),  cmocka_unit_test(test_before_the_stores),
-	    cmocka_unit_test(test_aligned), cmocka_unit_test(test_lost),
-	    cmocka_unit_test(test_names),   cmocka_unit_test(test_syscall),
+	    cmocka_unit_test(test_stores),	cmocka_unit_test(test_before_the_stores),
+	    cmocka_unit_test(test_aligned),	cmocka_unit_test(test_lost),
+	    cmocka_unit_test(test_names),	cmocka_unit_test(test_syscall),
+	    cmocka_unit_test(test_late_python),
 	};
 	return unit_run(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/ptrace.h>
 
 #include "tracer/engine/shim/injector.c"
 
@@ -85,11 +86,43 @@ static void test_kept(void **state)
 	assert_int_equal(read(kept[0], &c, 1), 0);
 }
 
+static bool is_stopped(pid_t pid)
+{
+	int status;
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return WIFSTOPPED(status);
+}
+
+/* A program at whose start the dynamic linker has not mapped the C library yet. */
+static void test_starting(void **state)
+{
+	struct injector_points points;
+	struct err e = {0};
+	int r = -EAGAIN;
+	unsigned early = 0;
+	(void)state;
+	pid_t pid = fork();
+	if (!pid) {
+		ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+		execl("/bin/sh", "sh", "-c", ":", (char *)NULL);
+		_exit(127);
+	}
+	for (; r && is_stopped(pid); ptrace(PTRACE_SYSCALL, pid, NULL, NULL)) {
+		r = injector_find_points(pid, &points, &e);
+		early += r == -EAGAIN;
+		assert_true(!r || r == -EAGAIN);
+	}
+	assert_true(!r && early);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_tracer),
 	    cmocka_unit_test(test_kept),
+	    cmocka_unit_test(test_starting),
 	};
 
 	return unit_run(tests, NULL, NULL);
