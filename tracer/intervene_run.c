@@ -217,12 +217,25 @@ int intervene_await_torch(struct trace_loop *l, bool wait, struct err *e)
 	return err_hint(e, "if it is going to load it, wait with --wait");
 }
 
+/* Whether functions were changed for so long. A process that has not begun for want of processors
+ * is waited for, one that is stopped is not. */
+static bool is_time_over(const struct intervene *v, pid_t pid, uint64_t came_ns, uint64_t for_ns)
+{
+	const uint64_t patience = UINT64_C(20000000000), began_ns = intervene_began(v);
+	const uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	struct process p;
+	if (now - (began_ns ? began_ns : came_ns) < for_ns)
+		return false;
+	return began_ns || now - came_ns > patience || process_read(pid, &p, NULL) ||
+	       p.status.state == 'T';
+}
+
 /* Intervene until the process exits, a signal arrives or the time is over. */
 static void stay(struct intervene *v, struct trace_loop *l, uint64_t for_ns)
 {
-	uint64_t until = for_ns ? clock_ns(CLOCK_MONOTONIC) + for_ns : UINT64_MAX;
+	const uint64_t came_ns = clock_ns(CLOCK_MONOTONIC);
 	while (!l->gone && !trace_loop_stopped() && !intervene_is_over(v) &&
-	       clock_ns(CLOCK_MONOTONIC) < until)
+	       !(for_ns && is_time_over(v, l->pid, came_ns, for_ns)))
 		turn(v, l);
 	intervene_leave(v);
 	intervene_finish(v);

@@ -294,7 +294,8 @@ struct intervene {
 	pid_t entered; /* the injected process; 0: it was started with the library preloaded */
 	struct intervene_peer *peers[INTERVENE_PEERS];
 	unsigned npeers, greeted;
-	int shared; /* memfd of `control` */
+	uint64_t began_ns; /* intervene_began */
+	int shared;	   /* memfd of `control` */
 	struct modes_control *control;
 	struct intervene_totals totals;
 	struct intervene_compare compare;

@@ -231,6 +231,11 @@ void intervene_finish(struct intervene *v)
 		    "  hint: check that it runs the Python that has torch: ditrace doctor\n");
 }
 
+uint64_t intervene_began(const struct intervene *v)
+{
+	return v->began_ns;
+}
+
 bool intervene_is_over(const struct intervene *v)
 {
 	return v->found.over || v->refused;

@@ -223,6 +223,9 @@ void intervene_set_away(struct intervene *v, bool away);
 /* Handle messages for `ms` milliseconds, and print what is reported. */
 void intervene_step(struct intervene *v, int ms);
 
+/* When functions began to be changed, in ns of CLOCK_MONOTONIC; 0: they are not yet. */
+uint64_t intervene_began(const struct intervene *v);
+
 /* Whether --first-nan has found what it looked for, and all of it was told; or intervene_refused.
  */
 bool intervene_is_over(const struct intervene *v);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/system.h"
 #include "replay/replay.h"
 #include "tracer/engine/shim/shim_share.h"
 #include "tracer/intervene/internal.h"
@@ -140,11 +141,13 @@ static void stop_looking(struct intervene *v)
 	atomic_fetch_add(&v->control->generation, 1);
 }
 
-/* The first process tells, at its import of PyTorch, what of the options it does not have. */
+/* A process has the modes. The first tells, at its import of PyTorch, what of the options it does
+ * not have. */
 static void know_names(struct intervene *v, const struct intervene_peer *p, json_t *names)
 {
 	struct err e = {0};
 	bool first = !v->rules->names;
+	v->began_ns = v->began_ns ? v->began_ns : clock_ns(CLOCK_MONOTONIC);
 	json_decref(v->rules->names);
 	v->rules->names = json_incref(names);
 	if (!first || !intervene_names_check(v->rules, &e))

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Changing functions of a running process, and the changes while they are in force: attach --fallback, --cast and --compare,
-# ctl. Afterwards it computes as before, after SWITCHES times and after a kill.
+# ctl. Afterwards it computes as before, after SWITCHES times and after a kill. What one ditrace has left in a graph does not
+# end what the next one changes; a fork follows an order given before it.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/../forked.sh"
 need_tracing
@@ -173,7 +174,35 @@ under() {
 	untouched --under
 }
 
+# graphs made under a ditrace run backward under another
+later() {
+	begin '^ready' intervene/later.py
+	start_as tracer "$DITRACE" attach "$target" --compare mul 2>"$T/err"
+	wait_line "$T/out" '^kept'
+	finished
+	wait_line "$T/out" '^plain'
+	start_as tracer "$DITRACE" attach "$target" --compare relu 2>"$T/err"
+	wait_line "$T/out" '^called'
+	finished
+	the_end
+	like "what one left in a graph does not end the next" "$T/err" '^ +20 +20 +0 +torch.relu'
+}
+
+forks() {
+	begin '^ready' intervene/forks_later.py "$T"
+	start_as tracer "$DITRACE" attach "$target" --compare mul 2>"$T/err"
+	wait_line "$T/out" '^met'
+	order compare add relu
+	touch "$T/fork"
+	the_end
+	wait "$tracer"
+	rm "$T/fork"
+	like "a fork does what was ordered before" "$T/err" '^ +40 +40 +0 +torch.relu'
+}
+
 attach() {
+	later
+	forks
 	through
 	under
 }

@@ -22,7 +22,10 @@ static struct {
 
 static const struct modes_control *control;
 
+/* Of the rules that plans and settings are by; in the child of a fork at first what the parent had
+ * met. */
 static uint32_t generation;
+static bool has_met;
 
 /* The arguments of one call of the mode; borrowed except args. */
 struct asked {
@@ -57,11 +60,24 @@ static object *pass_on(const struct asked *a)
 	return py.PyObject_Call(a->func, a->args, a->kwargs);
 }
 
+/* A plan that another thread is making by the rules before goes where it is not looked for. */
+static void forget_plans(void)
+{
+	object *old = own.plans, *none = py.PyDict_New();
+	if (!none) {
+		python_forget();
+		py.PyDict_Clear(old);
+		return;
+	}
+	own.plans = none;
+	python_drop(old);
+}
+
 /* The rules have changed: forget all that was derived from them. */
 static void look_again(void)
 {
 	generation = atomic_load(&control->generation);
-	py.PyDict_Clear(own.plans);
+	forget_plans();
 	python_drop(modes_ask(own.look_again, NULL));
 	lines_forget();
 }
@@ -82,10 +98,12 @@ static object *plan_of(object *func)
 		python_forget();
 		return NULL;
 	}
+	object *plans = python_kept(own.plans);
 	found = modes_ask(own.plan_of, func);
-	if (found && !modes_out && py.PyDict_Size(own.plans) < PLANS_MOST &&
-	    py.PyDict_SetItem(own.plans, func, found))
+	if (found && !modes_out && py.PyDict_Size(plans) < PLANS_MOST &&
+	    py.PyDict_SetItem(plans, func, found))
 		python_forget();
+	python_drop(plans);
 	return found;
 }
 
@@ -308,7 +326,9 @@ object *modes_watch(object *self, object *number)
 		if (control)
 			munmap((void *)control, sizeof(*control));
 		control = p;
-		generation = control->generation;
+		if (!has_met)
+			generation = control->generation;
+		has_met = true;
 	}
 	return py.PyBool_FromLong(p != MAP_FAILED);
 }
@@ -342,7 +362,7 @@ bool modes_call_begin(void)
 		*asked[i] = NULL;
 	}
 	python_drop(own.plans);
-	modes_out = modes_ready = false;
+	modes_out = modes_ready = has_met = false;
 	budget_forget();
 	modes_threads_forget();
 	own.plans = py.PyDict_New();

@@ -5,16 +5,26 @@
 #include "tracer/engine/shim/shim_share.h"
 #include "tracer/shim/shim.h"
 
+/* How often modes/ was loaded: its functions have that number as self. What an earlier one has left
+ * in the program, as hooks of a graph, is out for good, and says nothing of the present one. */
+static long loaded;
+
+static bool is_present(object *self)
+{
+	return py.PyLong_AsLong(self) == loaded;
+}
+
 static object *is_out(object *self, object *arg)
 {
-	(void)self, (void)arg;
-	return py.PyBool_FromLong(modes_out);
+	(void)arg;
+	return py.PyBool_FromLong(modes_out || !is_present(self));
 }
 
 static object *take_out(object *self, object *arg)
 {
-	(void)self, (void)arg;
-	modes_out = true;
+	(void)arg;
+	if (is_present(self))
+		modes_out = true;
 	return python_none();
 }
 
@@ -153,9 +163,11 @@ bool modes_functions_fill(object *module)
 	    {"look_up", modes_look_up, METH_VARARGS, NULL},
 	    {"ready", ready, METH_NOARGS, NULL},
 	};
-	bool good = modes_call_begin();
+	object *number = py.PyLong_FromLong(++loaded);
+	bool good = number && modes_call_begin();
 	for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++)
 		good = good && modes_set(module, methods[i].name,
-					 py.PyCFunction_NewEx(&methods[i], NULL, NULL));
+					 py.PyCFunction_NewEx(&methods[i], number, NULL));
+	python_drop(number);
 	return good;
 }

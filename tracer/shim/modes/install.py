@@ -15,17 +15,22 @@ from ditrace_modes.session import flush, start_features, tell_names, tell_totals
 from ditrace_modes.threads import end_threads, enter_thread, is_tracing, start_threads
 from ditrace_modes.wrapped import end_functions
 
+BEGINNING = [True]  # until start() is over: a ditrace that comes later may not begin before
+
 
 def install():
     LINK.connect()
     try:
         start()
     except BaseException:
+        if is_out():  # ditrace has left meanwhile
+            return
         end()
         raise
     finally:
         if is_out():  # leave_all() may have been called before there was all to undo
             change_nothing()
+        BEGINNING.clear()
 
 
 def start():
@@ -47,6 +52,7 @@ def after_fork():
     """Of whichever of these modules is in use: Python forgets no function that it was told to call."""
     session = sys.modules.get("ditrace_modes.session")
     if session is not None:
+        sys.modules["ditrace_modes.install"].BEGINNING.clear()  # the thread that begins is the parent's
         session.after_fork()
 
 
@@ -116,8 +122,8 @@ def leave_all():
 
 def stop():
     """Called on the main thread after leave_all(): 1 when the mode is out there, 0 when that must wait, since it is
-    being asked."""
-    if is_inside() or is_asking(sys._getframe().f_back) or is_tracing() or LEVEL.is_on() and not LEVEL.take_off():
+    being asked, or still begins."""
+    if BEGINNING or is_inside() or is_asking(sys._getframe().f_back) or is_tracing() or LEVEL.is_on() and not LEVEL.take_off():
         return 0
     atexit.unregister(at_exit)
     forget_modules()

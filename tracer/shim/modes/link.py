@@ -135,12 +135,13 @@ class Link:
         self.__init__()
         if old is not None:
             old.close()
-        if not is_out():
-            try:
-                self.connect()
-            except Exception:  # ditrace has ended
-                end()
-                keep(-1)
+        try:
+            if is_out():
+                raise OSError("ditrace has ended")
+            self.connect()
+        except Exception:  # it ends with the parent's
+            end()
+            keep(-1)
 
 
 LINK = Link()

@@ -15,8 +15,6 @@ from ditrace_modes.native import at_end_of_import, changed, is_busy, is_out, pau
 from ditrace_modes.plan import Plan
 from ditrace_runner.errors import first_line
 
-UNKNOWN = object()
-
 
 class Missing(Exception):
     """Why a function is not wrapped yet, or never will be."""
@@ -73,7 +71,12 @@ class Function:
     """One that is named in full."""
 
     def __init__(self, name):
-        self.name, self.plan, self.why, self.is_bound, self.undo = name, UNKNOWN, "", False, None
+        self.name, self.why, self.is_bound, self.undo = name, "", False, None
+        self.forget()
+
+    def forget(self):
+        """Whoever asks already, by the rules before, tells the list that was."""
+        self.plans = []  # one, or none: not asked yet
 
     def bind(self):
         self.why, self.is_bound = "", True  # already for what runs within wrap
@@ -118,21 +121,23 @@ class Function:
         finally:
             resume_busy(busy)
 
-    def ask(self):
+    def plan(self):
+        """None: nothing is to be done."""
         answer = LINK.ask(event="name", name=self.name, base=self.name)
-        self.plan = None
-        if answer["features"]:
-            # One that is not of PyTorch is none of PyTorch's of that name.
-            base = None if self.name.startswith("torch.") else self.name
-            self.plan = Plan(self.func, self.name, answer["features"], answer["when"], answer["casts"], base)
+        if not answer["features"]:
+            return None
+        # One that is not of PyTorch is none of PyTorch's of that name.
+        base = None if self.name.startswith("torch.") else self.name
+        return Plan(self.func, self.name, answer["features"], answer["when"], answer["casts"], base)
 
     def changed(self, args, kwargs):
         quietly(refresh)
-        if self.plan is UNKNOWN:
-            quietly(self.ask)
-        if self.plan is UNKNOWN or self.plan is None:
+        plans = self.plans
+        if not plans:
+            quietly(lambda: plans.append(self.plan()))
+        if not plans or plans[0] is None:
             return self.func(*args, **kwargs)
-        return changed(self.plan, self.own, args, kwargs)
+        return changed(plans[0], self.own, args, kwargs)
 
 
 def put_back(holder, attribute, new, found, had):
@@ -215,7 +220,7 @@ def start_functions():
         for name in [n for n in FUNCTIONS if n not in names]:
             FUNCTIONS.pop(name).unwrap()
         for name in names:
-            FUNCTIONS.setdefault(name, Function(name)).plan = UNKNOWN
+            FUNCTIONS.setdefault(name, Function(name)).forget()
         bind_all()
 
 
