@@ -5,7 +5,6 @@ import json
 import os
 import resource
 import socket
-import stat
 import struct
 import threading
 
@@ -40,14 +39,16 @@ class Wire(Talk):
     """Talk over a socket, without buffers that a fork would inherit."""
 
     def __init__(self, fd, arena):
-        self.fd, self.inode, self.arena = fd, os.fstat(fd).st_ino, arena
+        self.fd, self.arena, self.files = fd, arena, [(f, os.fstat(f)) for f in (fd, arena)]
         self.size, self.map, self.heard = 0, None, b""
 
     def check(self):
-        """Is it still ours? A program may close what it does not know, and get the number for its own."""
-        st = os.fstat(self.fd)
-        if not stat.S_ISSOCK(st.st_mode) or st.st_ino != self.inode:
+        """Are they still ours? A program may close what it does not know, and get the number for its own."""
+        if not all(os.path.samestat(os.fstat(fd), was) for fd, was in self.files):
             raise OSError("the connection to ditrace was closed")
+
+    def make_room(self, size):
+        self.check()  # its file would be truncated
 
     def say(self, **what):
         self.check()
