@@ -297,7 +297,7 @@ static int add_other(struct trace_loop *l, pid_t pid, struct err *e)
 		return r;
 	if (l->follow && follow_add_process(l->follow, pid, &why))
 		l->trouble = why;
-	if (process_has_all_torch(pid)) {
+	if (process_has_torch(pid)) {
 		session_expect(l->session, pid);
 		r = session_add(l->session, pid, e);
 	}
@@ -327,9 +327,8 @@ int start_attached(struct trace_loop *l, struct session_opts *o, bool wait, stru
 	r = r ? r : trace_loop_await_thaw(l, e);
 	if (r)
 		return r;
-	/* One that has a part of it is just loading it. */
-	bool has_torch = process_has_all_torch(l->pid);
-	if (!has_torch && !wait && !process_has_torch(l->pid))
+	bool has_torch = process_has_torch(l->pid);
+	if (!has_torch && !wait)
 		return no_torch(l->pid, e);
 	o->pid = has_torch ? l->pid : 0;
 	o->attach = l->pid;
@@ -350,7 +349,7 @@ int start_attached(struct trace_loop *l, struct session_opts *o, bool wait, stru
 	if (r || has_torch)
 		return r;
 	fprintf(stderr, "ditrace: waiting for process %d to load PyTorch\n", l->pid);
-	return process_has_all_torch(l->pid) ? session_add(l->session, l->pid, e) : 0;
+	return process_has_torch(l->pid) ? session_add(l->session, l->pid, e) : 0;
 }
 
 /* Not optional here: without the kernel's records nothing would report that a library was mapped;

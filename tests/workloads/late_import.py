@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """Loads torch only after some seconds, or when standard input has a line ("told"), from within a function; calls ops then, if
-told until it has another line, and says so. "told FILE": until then that file is mapped as code."""
+told until it has another line, and says so."""
 
-import mmap
 import os
 import select
 import sys
@@ -22,18 +21,10 @@ def later():
         torch.full((2,), 20)
 
 
-def map_code(path):
-    with open(path, "rb") as f:
-        return mmap.mmap(f.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC)
-
-
 told = sys.argv[1:2] == ["told"]
-mapped = map_code(sys.argv[2]) if len(sys.argv) > 2 else None
 print("pid", os.getpid(), flush=True)
 if told:
     input()
-    if mapped:
-        mapped.close()
 else:
     time.sleep(float(sys.argv[1]) if len(sys.argv) > 1 else 2)
 later()

@@ -23,9 +23,9 @@ ends_as_alone() {
 ends_as_alone "statically linked program" gcc -static
 ends_as_alone "program with another C library" musl-gcc
 
-# waiting PID OPTION...: start an attach as $tracer, and return once it waits
+# waiting PID: start an attach --wait as $tracer, and return once it waits
 waiting() {
-	start_as tracer env --default-signal=INT "$DITRACE" attach "$@" -o "$T/data" 2>"$T/err"
+	start_as tracer env --default-signal=INT "$DITRACE" attach "$1" --wait -o "$T/data" 2>"$T/err"
 	wait_line "$T/err" 'waiting for process'
 }
 
@@ -39,7 +39,7 @@ waits() {
 	exec {go}<>"$T/go"
 	start_as late "$PY" late_import.py told <&"$go" >"$T/late"
 	wait_line "$T/late" '^pid '
-	ok "attach --wait waits until torch is there" waiting "$late" --wait
+	ok "attach --wait waits until torch is there" waiting "$late"
 	echo >&"$go"
 	ok "its ops are seen then" before_long seen
 	echo >&"$go"
@@ -49,28 +49,11 @@ waits() {
 	finish "$late"
 	is "the program ended well" "$status $(tail -n 1 "$T/late")" "0 done"
 	start sleep 36000
-	ok "of another it waits" waiting "$child" --wait
+	ok "of another it waits" waiting "$child"
 	kill -INT "$tracer"
 	finish "$tracer"
 	ok "until Ctrl-C" [ "$status" -lt 128 ]
 	kill "$child"
-}
-# A process whose dynamic linker has mapped one of the libraries so far.
-loads() {
-	local go late tracer
-	mkfifo "$T/go"
-	exec {go}<>"$T/go"
-	head -c 4096 "$DITRACE" >"$T/libtorch_cpu.so"
-	start_as late "$PY" late_import.py told "$T/libtorch_cpu.so" <&"$go" >"$T/late"
-	wait_line "$T/late" '^pid '
-	ok "attach waits until all of torch is there" waiting "$late"
-	echo >&"$go"
-	ok "its ops are seen then" before_long seen
-	echo >&"$go"
-	finish "$tracer"
-	is "and ends with the program" "$status" 0
-	exec {go}>&-
-	finish "$late"
 }
 
 # ditrace does not run while the program imports torch and calls its first ops.
@@ -97,6 +80,5 @@ missed_by() {
 	exec {go}>&-
 }
 each_torch waits
-each_torch loads
 each_torch misses
 done_testing
