@@ -168,6 +168,7 @@ static void call(struct sample *s)
 			     .in = {{1, IVALUE_INT}, {1, IVALUE_INT}},
 			     .out = {{2, IVALUE_INT}}};
 	s->rf[20] = (uintptr_t)s->schema;
+	s->rf[24] = 1;
 	s->rf[25] = UINT64_MAX;
 	s->rf[26] = (uintptr_t)s->in;
 	s->rf[27] = 2;
